@@ -1,26 +1,142 @@
-//! Checks the records of a [`load`](crate::load): the limits must be exact, and the headers true.
+//! Record of what the clients of a test sent and were answered, and the rules that it must keep.
 //!
-//! The records are grouped into windows. A window has the records of one account with one limit and one
-//! reset. A gateway that counts locally (`X-RateLimit-Scope: node`) has separate windows. Then, in each
-//! window:
+//! Each client writes its requests to a [`History`], and [`Conditions::check`] judges all of them, and the
+//! pets that the store keeps at the end, by one list of [`Rule`]s. [`load`](crate::load) has clients that
+//! record.
 //!
-//! - at most as many requests were admitted as the limit;
-//! - exactly as many, if one was refused because the window was used up (less those whose fate is unknown);
-//! - none was admitted after a refusal;
-//! - no two requests show one number remaining, and a request that was sent after another's answer shows
-//!   fewer.
+//! **Pets.** Every request to add a pet has a unique name. So a name that is stored twice was added twice, by
+//! the retry of a client (with its `Idempotency-Key`), of a gateway or of the core.
 //!
-//! Only answers whose order is certain are compared: one had returned before the other was sent.
-//!
-//! This holds if the accounts' plans do not change, Redis is not flushed, and the window under test is the
-//! one that is shown. Give the accounts a day limit that is never reached.
+//! **Limits.** The records are grouped into windows. A window has the records of one account with one limit
+//! and one reset. A gateway that counts by itself (`X-RateLimit-Scope: node`) has separate windows. Only
+//! answers whose order is certain are compared: one had returned before the other was sent. This holds if the
+//! accounts' plans do not change, Redis loses nothing, and the window under test is the one that is shown:
+//! give the accounts a day limit that is never reached.
+
+mod record;
+mod rules;
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet},
     fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
-use crate::load::Record;
+use tokio::time::Instant;
+
+pub(crate) use self::record::start_time;
+use self::{record::nanos, rules::http_status};
+pub use self::{
+    record::{NoAnswer, Record, latency_at},
+    rules::Rule,
+};
+
+/// Time within which a busy machine answers every request: the 5 s of the contract, and as much again.
+pub const BUSY_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Pet that the store keeps, or that a request adds.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StoredPet {
+    /// Identifier of the pet; 0 if no answer gave it.
+    pub id: i64,
+    /// Name of the pet.
+    pub name: String,
+    /// Category of the pet.
+    pub category_id: i64,
+}
+
+/// Requests of all clients of a test. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct History(Arc<Mutex<Vec<Record>>>);
+
+impl History {
+    /// Adds a request.
+    pub fn add(&self, record: Record) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(record);
+    }
+
+    /// Returns the requests, by time of sending.
+    #[must_use]
+    pub fn records(&self) -> Vec<Record> {
+        let mut records = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        records.sort_by_key(|record| record.inv_ns);
+        records
+    }
+
+    /// Returns the number of pets that were acknowledged.
+    #[must_use]
+    pub fn acknowledged(&self) -> usize {
+        let records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        records.iter().flat_map(acknowledged).map(|pet| &pet.name).collect::<BTreeSet<_>>().len()
+    }
+}
+
+/// Conditions under which the requests of a history were made. The default judges what needs none of them.
+#[derive(Clone, Debug, Default)]
+pub struct Conditions {
+    /// Every pet that the store keeps at the end. Without it, no pet is judged.
+    pub stored: Option<Vec<StoredPet>>,
+    /// Limit of each account in the window under test. Of other accounts, the limit shown is believed.
+    pub limits: BTreeMap<usize, u64>,
+    /// Number of gateways by which a limit is divided while each counts by itself (`--gateways`).
+    pub gateways: u64,
+    /// `true` if a gateway counts in its memory, so that its windows end with its process.
+    pub counts_in_memory: bool,
+    /// Time within which every request must be answered. Without it, neither late nor missing answers are
+    /// judged.
+    pub deadline: Option<Duration>,
+    /// Times in which a gateway's process could not answer.
+    pub interruptions: Vec<Interruption>,
+}
+
+impl Conditions {
+    /// Checks the records, in any order.
+    #[must_use]
+    pub fn check(&self, records: &[Record]) -> Report {
+        rules::check(self, records)
+    }
+}
+
+/// Checks the records, in any order, by the rules that need no conditions.
+#[must_use]
+pub fn check(records: &[Record]) -> Report {
+    Conditions::default().check(records)
+}
+
+/// Time in which a gateway's process could not answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Interruption {
+    gateway: usize,
+    kind: InterruptionKind,
+    from_ns: u64,
+    until_ns: u64,
+}
+
+/// Kind of an [`Interruption`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InterruptionKind {
+    /// SIGSTOP, until SIGCONT: answers arrive that much later.
+    Paused,
+    /// SIGTERM, until its successor is ready: requests may not be accepted, and accepted ones are answered.
+    Stopped,
+    /// SIGKILL, until its successor is ready: requests may neither be accepted nor answered.
+    Killed,
+}
+
+impl Interruption {
+    /// Creates the interruption of this process of a gateway from `from` until now.
+    #[must_use]
+    pub fn until_now(kind: InterruptionKind, gateway: usize, from: Instant) -> Self {
+        Self { gateway, kind, from_ns: nanos(from), until_ns: nanos(Instant::now()) }
+    }
+
+    /// Returns the time of the request in which this interruption held it up.
+    fn overlap(&self, record: &Record) -> Option<Duration> {
+        let (from, until) = (self.from_ns.max(record.inv_ns), self.until_ns.min(record.ret_ns));
+        (record.gateway == Some(self.gateway) && from <= until).then(|| Duration::from_nanos(until - from))
+    }
+}
 
 /// Identity of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,36 +147,26 @@ pub struct Window {
     pub reset: u64,
     /// Limit that its answers show.
     pub limit: u64,
-    /// Gateway, if each counts locally.
+    /// Process of the gateway, if each counts locally.
     pub node: Option<usize>,
 }
 
 /// Number of answers in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Answers that counted: any status but 401, 429 and 5xx.
+    /// Answers that counted.
     pub admitted: u64,
     /// Answers 429 because the window was used up.
     pub refused: u64,
 }
 
-/// Violation of a promise.
+/// Violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Violation {
-    /// More were admitted than the limit.
-    OverAdmitted(Window, Count),
-    /// The window was reported as used up before it was.
-    UnderAdmitted(Window, Count),
-    /// A request was admitted that was sent after another had been refused.
-    AdmittedAfterRefusal(Window),
-    /// Two admitted requests show the same number remaining.
-    RemainingRepeated(Window, u64),
-    /// A request that was sent after another's answer shows as many or more remaining.
-    RemainingRose(Window, u64),
-    /// An answer lacks one of the three headers.
-    Headerless(Box<Record>),
-    /// An answer 429 without a `Retry-After` of at least 1.
-    NoRetryAfter(Box<Record>),
+pub struct Violation {
+    /// Rule that was violated.
+    pub rule: Rule,
+    /// Window, request or pet that shows it.
+    pub evidence: String,
 }
 
 /// Result of checking a history.
@@ -68,6 +174,10 @@ pub enum Violation {
 pub struct Report {
     /// Counts of every window.
     pub windows: BTreeMap<Window, Count>,
+    /// Number of acknowledged pets.
+    pub acknowledged: usize,
+    /// Number of stored pets: those that were acknowledged, and those whose answer was lost.
+    pub stored: usize,
     /// Violations; empty if the promises were kept.
     pub violations: Vec<Violation>,
 }
@@ -77,6 +187,12 @@ impl Report {
     #[must_use]
     pub fn admitted(&self) -> u64 {
         self.windows.values().map(|count| count.admitted).sum()
+    }
+
+    /// Returns `true` if this rule was violated.
+    #[must_use]
+    pub fn violates(&self, rule: Rule) -> bool {
+        self.violations.iter().any(|violation| violation.rule == rule)
     }
 
     /// Fails the test with the first violations.
@@ -89,96 +205,16 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} admitted in {} windows, ", self.admitted(), self.windows.len())?;
+        write!(f, "{} pets acknowledged, {} stored, ", self.acknowledged, self.stored)?;
         write!(f, "{} violations", self.violations.len())?;
-        self.violations.iter().take(5).try_for_each(|violation| write!(f, "\n  {violation:?}"))
+        let first = self.violations.iter().take(8);
+        first.into_iter().try_for_each(|Violation { rule, evidence }| write!(f, "\n  {rule:?}: {evidence}"))
     }
 }
 
-/// Checks the records, in any order.
-#[must_use]
-pub fn check(records: &[Record]) -> Report {
-    let mut report = Report::default();
-    let (mut windows, mut unknown) = (BTreeMap::<Window, Vec<&Record>>::new(), BTreeMap::<usize, u64>::new());
-    for record in records {
-        match record.status {
-            Err(crate::load::NoAnswer::NotSent) => continue,
-            Err(_) | Ok(500..) => *unknown.entry(record.account).or_default() += 1,
-            Ok(_) => {}
-        }
-        if record.status == Ok(429) && record.retry_after.is_none_or(|secs| secs == 0) {
-            report.violations.push(Violation::NoRetryAfter(Box::new(record.clone())));
-        }
-        match window_of(record) {
-            Some(window) => windows.entry(window).or_default().push(record),
-            None if record.status.is_ok() => {
-                report.violations.push(Violation::Headerless(Box::new(record.clone())));
-            }
-            None => {}
-        }
-    }
-    for (window, records) in &windows {
-        let count = judge(*window, records, unknown.get(&window.account).copied().unwrap_or(0), &mut report);
-        report.windows.insert(*window, count);
-    }
-    report
-}
-
-fn window_of(record: &Record) -> Option<Window> {
-    let node = (record.scope.as_deref() == Some("node")).then_some(record.gateway);
-    let (reset, limit, _) = (record.rl_reset?, record.rl_limit?, record.rl_remaining?);
-    Some(Window { account: record.account, reset, limit, node })
-}
-
-/// Returns `true` if the request has certainly counted.
-fn is_admitted(record: &Record) -> bool {
-    matches!(record.status, Ok(status) if !matches!(status, 401 | 429 | 500..))
-}
-
-/// Returns `true` if the request was refused because the window was used up. The 429 of a ban does not count.
-fn is_refused(record: &Record) -> bool {
-    record.status == Ok(429) && record.code.as_deref() != Some("API_KEY_BANNED")
-}
-
-fn judge(window: Window, records: &[&Record], unknown: u64, report: &mut Report) -> Count {
-    let mut admitted: Vec<_> = records.iter().copied().filter(|record| is_admitted(record)).collect();
-    let first_refusal = records.iter().filter(|record| is_refused(record)).map(|record| record.ret_ns).min();
-    let refused = records.iter().filter(|record| is_refused(record)).count();
-    let count = Count { admitted: admitted.len() as u64, refused: refused as u64 };
-    if count.admitted > window.limit {
-        report.violations.push(Violation::OverAdmitted(window, count));
-    }
-    // A gateway on its own starts from its last state: its window may be used up with less.
-    if window.node.is_none() && count.refused > 0 && count.admitted + unknown < window.limit {
-        report.violations.push(Violation::UnderAdmitted(window, count));
-    }
-    if first_refusal.is_some_and(|refusal| admitted.iter().any(|record| record.inv_ns > refusal)) {
-        report.violations.push(Violation::AdmittedAfterRefusal(window));
-    }
-    let mut seen = HashSet::new();
-    for remaining in admitted.iter().filter_map(|record| record.rl_remaining) {
-        if !seen.insert(remaining) {
-            report.violations.push(Violation::RemainingRepeated(window, remaining));
-        }
-    }
-    admitted.sort_by_key(|record| record.inv_ns);
-    let rises = remaining_rises(&admitted);
-    report.violations.extend(rises.into_iter().map(|remaining| Violation::RemainingRose(window, remaining)));
-    count
-}
-
-/// Returns the numbers remaining that are not below that of some request answered before theirs was sent.
-/// Takes the requests in the order of sending.
-fn remaining_rises(by_sending: &[&Record]) -> Vec<u64> {
-    let mut by_answer = by_sending.to_vec();
-    by_answer.sort_by_key(|record| record.ret_ns);
-    let (mut answered, mut least, mut rises) = (by_answer.into_iter().peekable(), u64::MAX, Vec::new());
-    for record in by_sending {
-        while let Some(before) = answered.next_if(|before| before.ret_ns < record.inv_ns) {
-            least = least.min(before.rl_remaining.unwrap_or(u64::MAX));
-        }
-        rises.extend(record.rl_remaining.filter(|remaining| *remaining >= least));
-    }
-    rises
+/// Returns the pets that the answer acknowledges.
+fn acknowledged(record: &Record) -> &[StoredPet] {
+    if record.status == Ok(201) { &record.adds } else { &[] }
 }
 
 #[cfg(test)]

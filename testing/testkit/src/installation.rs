@@ -164,15 +164,24 @@ impl Installation {
 
     /// Starts a server, and waits until it has printed its addresses. It is killed when dropped.
     pub async fn start(&self, args: &[&str]) -> Server {
-        self.start_with(args, Lines::of).await
+        self.try_start(args).await.unwrap_or_else(|end| panic!("petstore {args:?} {end}"))
     }
 
     /// Starts a server whose standard error is not read, so that it fills up.
     pub async fn start_unread(&self, args: &[&str]) -> Server {
-        self.start_with(args, Lines::unread).await
+        self.start_with(args, Lines::unread).await.unwrap_or_else(|end| panic!("petstore {args:?} {end}"))
     }
 
-    async fn start_with(&self, args: &[&str], stderr: fn(ChildStderr) -> Lines) -> Server {
+    /// Starts a server that may end at once.
+    ///
+    /// # Errors
+    ///
+    /// If it ended before it had printed its addresses: its status and its standard error.
+    pub async fn try_start(&self, args: &[&str]) -> Result<Server, String> {
+        self.start_with(args, Lines::of).await
+    }
+
+    async fn start_with(&self, args: &[&str], stderr: fn(ChildStderr) -> Lines) -> Result<Server, String> {
         let mut child = self.command(args).spawn().expect("it runs");
         let stdout = Lines::of(child.stdout.take().expect("piped"));
         let stderr = stderr(child.stderr.take().expect("piped"));
@@ -181,14 +190,14 @@ impl Installation {
         let last = if args.first() == Some(&"gateway") { "admin " } else { "store " };
         eventually(COMMAND_TIMEOUT, async || {
             if let Some(status) = server.child.try_wait().expect("a child") {
-                panic!("petstore {args:?} ended with {status}: {}", server.stderr.text());
+                return Ok(Err(format!("ended with {status}: {}", server.stderr.text())));
             }
             let announced = server.stdout.text();
-            if announced.lines().any(|line| line.starts_with(last)) { Ok(()) } else { Err(announced) }
+            if announced.lines().any(|line| line.starts_with(last)) { Ok(Ok(())) } else { Err(announced) }
         })
-        .await;
+        .await?;
         server.addresses = addresses(&server.stdout.text());
-        server
+        Ok(server)
     }
 
     fn command(&self, args: &[&str]) -> Command {

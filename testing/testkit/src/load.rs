@@ -2,35 +2,27 @@
 //!
 //! [`Load::closed_loop`] sends as fast as the answers arrive. [`Load::open_loop`] sends at a fixed rate
 //! independently of the service, and measures from the time at which a request was due, so that a stall is
-//! not hidden by the requests that it delayed. [`history`](crate::history) checks the records.
+//! not hidden by the requests that it delayed. [`RecordingClient`] sends single requests.
+//! [`history`](crate::history) checks the records.
 
-mod record;
+mod client;
 
 use std::{
     net::SocketAddr,
     sync::{
-        Arc, LazyLock,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-use bytes::Bytes;
-use http::{Request, header};
-use http_body_util::{BodyExt, Empty};
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
 use tokio::{
-    net::TcpStream,
-    task::{AbortHandle, JoinSet},
-    time::{Instant, sleep_until, timeout},
+    task::JoinSet,
+    time::{Instant, sleep_until},
 };
 
-use self::record::{Answer, ZERO};
-pub use self::record::{NoAnswer, Record, latency_at};
-
-/// Timeout of an answer, longer than any deadline of the service.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+pub use self::client::{RecordingClient, Target};
+use crate::history::{History, Record, start_time};
 
 /// Key in use, and the account that it counts for.
 #[derive(Clone, Debug)]
@@ -95,29 +87,28 @@ impl Load {
     }
 
     async fn run(&self, bounds: Bounds, interval: Duration) -> Vec<Record> {
-        LazyLock::force(&ZERO);
-        let (start, next) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
+        start_time();
+        let (start, next, history) = (Instant::now(), Arc::new(AtomicUsize::new(0)), History::default());
         let mut workers = JoinSet::new();
         for place in 0..self.connections {
-            let (load, next) = (self.clone(), Arc::clone(&next));
-            workers.spawn(async move { load.work(place, bounds, start, interval, &next).await });
+            let gateway = place % self.gateways.len();
+            let address = *self.gateways.get(gateway).expect("a place in the list");
+            let client = RecordingClient::new(&history, Target::new(address, gateway), &self.senders);
+            workers.spawn(self.clone().work(client, bounds, start, interval, Arc::clone(&next)));
         }
-        let mut records: Vec<_> = workers.join_all().await.into_iter().flatten().collect();
-        records.sort_by_key(|record| record.inv_ns);
-        records
+        workers.join_all().await;
+        history.records()
     }
 
     /// Runs one connection. A free connection takes the next request.
     async fn work(
-        &self,
-        place: usize,
+        self,
+        mut client: RecordingClient,
         bounds: Bounds,
         start: Instant,
         interval: Duration,
-        next: &AtomicUsize,
-    ) -> Vec<Record> {
-        let gateway = place % self.gateways.len();
-        let (mut records, mut connection) = (Vec::new(), None);
+        next: Arc<AtomicUsize>,
+    ) {
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             let mut sent = start + interval * u32::try_from(number).expect("fewer than 2³² requests");
@@ -127,63 +118,9 @@ impl Load {
                 sleep_until(sent).await;
             }
             if number >= bounds.requests || sent.duration_since(start) > bounds.time {
-                return records;
+                return;
             }
-            let key = number % self.senders.len();
-            let answer = self.exchange(&mut connection, gateway, key).await;
-            let account = self.senders.get(key).expect("a place in the list").account;
-            records.push(Record::new(sent, gateway, key, account, answer));
+            client.get(sent, number % self.senders.len(), &self.path).await;
         }
-    }
-
-    async fn exchange(&self, connection: &mut Option<Connection>, gateway: usize, key: usize) -> Answer {
-        let address = self.gateways.get(gateway).expect("a place in the list");
-        // A connection that the gateway closed while it was idle is replaced before anything is sent.
-        let mut open = match connection.take() {
-            Some(open) if !open.sender.is_closed() => open,
-            _ => Connection::open(*address).await?,
-        };
-        let request = Request::get(&self.path)
-            .header(header::HOST, address.to_string())
-            .header(header::AUTHORIZATION, format!("Bearer {}", self.senders.get(key).expect("a place").key))
-            .body(Empty::new())
-            .expect("a request");
-        let exchange = async {
-            let (head, body) = open.sender.send_request(request).await?.into_parts();
-            Ok::<_, hyper::Error>((head.status.as_u16(), head.headers, body.collect().await?.to_bytes()))
-        };
-        let answer = timeout(ANSWER_TIMEOUT, exchange).await.map_err(|_| NoAnswer::TimedOut)?;
-        let answer = answer.map_err(|_| NoAnswer::Broken)?;
-        // The connection is ready again, or is going to be closed.
-        if open.sender.ready().await.is_ok() {
-            *connection = Some(open);
-        }
-        Ok(answer)
-    }
-}
-
-/// HTTP/1.1 connection that is kept; closed when dropped.
-struct Connection {
-    sender: SendRequest<Empty<Bytes>>,
-    driver: AbortHandle,
-}
-
-impl Connection {
-    async fn open(address: SocketAddr) -> Result<Self, NoAnswer> {
-        let stream = timeout(ANSWER_TIMEOUT, TcpStream::connect(address)).await;
-        let stream = stream.map_err(|_| NoAnswer::NotSent)?.map_err(|_| NoAnswer::NotSent)?;
-        let _ = stream.set_nodelay(true);
-        let (sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(|_| NoAnswer::NotSent)?;
-        let driver = tokio::spawn(async move {
-            let _ = connection.await; // the exchange sees its errors
-        });
-        Ok(Self { sender, driver: driver.abort_handle() })
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.driver.abort();
     }
 }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use petstore_testkit::{
     SharedCounters, TestShop,
-    history::{Report, check},
-    load::{Bounds, Load, Record, Sender},
+    history::{Record, Report, check},
+    load::{Bounds, Load, Sender},
     servers::{RedisOptions, RedisServer},
 };
 

@@ -6,8 +6,8 @@ use std::{collections::BTreeSet, time::Duration};
 use petstore_testkit::{
     SharedCounters, TestShop, eventually,
     faults::{Fault, Proxy},
-    history::{Violation, check},
-    load::{Bounds, Load, Record, Sender},
+    history::{Conditions, Record, check},
+    load::{Bounds, Load, Sender},
     servers::{RedisOptions, RedisServer},
 };
 
@@ -80,22 +80,9 @@ async fn a_late_answer_of_redis_is_never_taken_for_another() {
     proxy.set(Fault::None).await;
 
     assert!(records.iter().all(|record| matches!(record.status, Ok(200 | 429))), "{records:?}");
-    for account in &accounts {
-        let of_account = |record: &&Record| record.account == account.sender.account;
-        for record in records.iter().filter(of_account) {
-            let share = account.per_day / u64::from(GATEWAYS);
-            let expected = if is_shared(record) { account.per_day } else { share };
-            assert_eq!(record.rl_limit, Some(expected), "{record:?}");
-        }
-        let mine: Vec<_> = records.iter().filter(of_account).cloned().collect();
-        assert!(admitted(&mine) <= account.bound(), "{} of {}", admitted(&mine), account.per_day);
-    }
-    let shared: Vec<_> = records.into_iter().filter(is_shared).collect();
-    // Requests that Redis counted and the gateway did not wait for may be missing; none may be there twice or
-    // out of order.
-    let wrong = |violation: &Violation| !matches!(violation, Violation::UnderAdmitted(..));
-    let violations: Vec<_> = check(&shared).violations.into_iter().filter(wrong).collect();
-    assert_eq!(violations, [], "{} shared answers", shared.len());
+    let limits = accounts.iter().map(|account| (account.sender.account, account.per_day)).collect();
+    let gateways = u64::from(GATEWAYS);
+    Conditions { limits, gateways, ..Conditions::default() }.check(&records).assert_clean();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -9,7 +9,8 @@ use std::{
 use petstore_testkit::{
     Client, SharedCounters, TestShop, eventually,
     faults::{Fault, Proxy},
-    load::{Bounds, Load, Record, Sender, latency_at},
+    history::{Record, latency_at},
+    load::{Bounds, Load, Sender},
     servers::{RedisCluster, RedisOptions, RedisServer},
 };
 
@@ -322,7 +323,7 @@ impl ProxiedDeployment {
         eventually(NOTICED_TIMEOUT, async || {
             all.extend(self.load(account, 100).await);
             let is_reported = |gateway: usize| {
-                let refused = (gateway, Ok(429), Some(LIMIT));
+                let refused = (Some(gateway), Ok(429), Some(LIMIT));
                 all.iter().any(|record| (record.gateway, record.status, record.rl_limit) == refused)
             };
             if (0..usize::from(GATEWAYS)).all(is_reported) {

@@ -4,21 +4,24 @@
 //! `PETSTORE_TEST_LONG=1` (`scripts/test --long`) runs more rounds.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     hash::{BuildHasher, RandomState},
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, AtomicI64, Ordering},
     },
     time::Duration,
 };
 
 use petstore_testkit::{
-    Client, Engine, Installation, Server, eventually,
+    Engine, Installation, Server, eventually,
     faults::{Fault, Proxy},
     free_port, grpc,
+    history::{BUSY_DEADLINE, Conditions, History, Record},
+    load::{RecordingClient, Sender, Target},
 };
 use serde_json::json;
+use tokio::task::JoinSet;
 
 use crate::{key_without_limits, pets::created, petstore_on};
 
@@ -52,9 +55,9 @@ async fn an_answer_cut_off_after_the_commit_adds_one_pet() {
         }
         proxy.set(Fault::None).await;
         assert!(proxy.cuts() >= cuts as u64 * 3 / 4, "only {} cuts", proxy.cuts());
-        let stored = all_pets(&core).await;
+        let stored = grpc::all_pets(core.address("gRPC")).await;
         assert_eq!(stored.len(), cuts, "{engine:?}");
-        assert_eq!(stored.into_keys().collect::<HashSet<_>>(), added);
+        assert_eq!(stored.iter().map(|pet| pet.id).collect::<HashSet<_>>(), added);
     }
 }
 
@@ -66,102 +69,74 @@ async fn a_core_killed_under_load_loses_and_duplicates_nothing() {
         let address = format!("127.0.0.1:{}", free_port());
         let mut core = start_core(&installation, &address).await;
         let gateway = start_gateway(&installation, &address).await;
-        let client = gateway.client(&key_without_limits(&installation).await);
-        client.get("/v1/pets").await.assert_status(200);
+        let key = key_without_limits(&installation).await;
+        gateway.client(&key).get("/v1/pets").await.assert_status(200);
 
-        let load = Load::start(&client);
+        let load = Load::start(&gateway, &key);
         for round in 0..rounds(3, 20) {
-            let before = load.acknowledged();
+            let before = load.history.acknowledged();
             let some_time = RandomState::new().hash_one(round) % 300;
             tokio::time::sleep(Duration::from_millis(some_time)).await;
             core.crash().await;
             core = start_core(&installation, &address).await;
             eventually(RECOVERY_TIMEOUT, async || {
-                if load.acknowledged() > before { Ok(()) } else { Err("nothing is added".to_owned()) }
+                if load.history.acknowledged() > before { Ok(()) } else { Err("nothing is added".to_owned()) }
             })
             .await;
         }
-        let acknowledged = load.stop().await;
-        let stored = all_pets(&core).await;
-        for (id, pet) in &acknowledged {
-            assert_eq!(stored.get(id), Some(pet), "{engine:?}: acknowledged, and lost or changed");
-        }
-        let names: HashSet<_> = stored.values().map(|(name, _)| name).collect();
-        assert_eq!(names.len(), stored.len(), "{engine:?}: a pet was added twice");
-        println!("{engine:?}: {} acknowledged, {} stored", acknowledged.len(), stored.len());
+        let records = load.stop().await;
+        let stored = Some(grpc::all_pets(core.address("gRPC")).await);
+        let conditions = Conditions { stored, deadline: Some(BUSY_DEADLINE), ..Conditions::default() };
+        let report = conditions.check(&records);
+        println!("{engine:?}: {report}");
+        report.assert_clean();
     }
 }
 
 /// Clients that each add one pet after the other, and retry with the same key until it is acknowledged.
 struct Load {
     is_over: Arc<AtomicBool>,
-    acknowledged: Arc<Mutex<HashMap<i64, (String, i64)>>>,
-    clients: Vec<tokio::task::JoinHandle<()>>,
+    history: History,
+    clients: JoinSet<()>,
 }
 
 impl Load {
-    fn start(client: &Client) -> Self {
-        let (is_over, acknowledged) =
-            (Arc::new(AtomicBool::new(false)), Arc::<Mutex<HashMap<_, _>>>::default());
-        let numbers = Arc::new(AtomicI64::new(0));
-        let clients = (0..4).map(|_| {
-            let (client, is_over) = (client.clone(), Arc::clone(&is_over));
-            let (acknowledged, numbers) = (Arc::clone(&acknowledged), Arc::clone(&numbers));
-            tokio::spawn(async move {
+    fn start(gateway: &Server, key: &str) -> Self {
+        let (is_over, numbers) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicI64::new(0)));
+        let (history, target) = (History::default(), Target::new(gateway.address("REST"), 0));
+        let senders = [Sender { account: 0, key: key.to_owned() }];
+        let mut clients = JoinSet::new();
+        for _ in 0..4 {
+            let mut client = RecordingClient::new(&history, target.clone(), &senders);
+            let (is_over, numbers) = (Arc::clone(&is_over), Arc::clone(&numbers));
+            clients.spawn(async move {
                 while !is_over.load(Ordering::Relaxed) {
-                    let number = numbers.fetch_add(1, Ordering::Relaxed);
-                    let pet = (format!("Pet {number}"), number);
-                    let id = add(&client, &pet).await;
-                    let earlier = acknowledged.lock().unwrap().insert(id, pet);
-                    assert_eq!(earlier, None, "the id {id} was assigned twice");
+                    add(&mut client, numbers.fetch_add(1, Ordering::Relaxed)).await;
                 }
-            })
-        });
-        let clients = clients.collect();
-        Self { is_over, acknowledged, clients }
-    }
-
-    fn acknowledged(&self) -> usize {
-        self.acknowledged.lock().unwrap().len()
-    }
-
-    async fn stop(self) -> HashMap<i64, (String, i64)> {
-        self.is_over.store(true, Ordering::Relaxed);
-        for client in self.clients {
-            client.await.unwrap();
+            });
         }
-        self.acknowledged.lock().unwrap().clone()
+        Self { is_over, history, clients }
+    }
+
+    async fn stop(self) -> Vec<Record> {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.clients.join_all().await;
+        self.history.records()
     }
 }
 
-async fn add(client: &Client, (name, category_id): &(String, i64)) -> i64 {
-    let client = client.with_header("idempotency-key", &name.replace(' ', "-"));
-    let pet = json!({"name": name, "categoryId": category_id});
+async fn add(client: &mut RecordingClient, number: i64) {
     for _ in 0..150 {
-        let answer = client.post("/v1/pets", &pet).await;
-        match answer.status() {
-            201 => return created(&answer),
+        let key = format!("Pet-{number}");
+        let answer = client.add(0, &format!("Pet {number}"), number, Some(&key)).await;
+        match answer.status {
+            Ok(201) => return,
             // The client has to repeat it.
-            409 | 503 | 504 => tokio::time::sleep(Duration::from_millis(100)).await,
+            Ok(409 | 503 | 504) => tokio::time::sleep(Duration::from_millis(100)).await,
             _ => panic!("{answer:?}"),
         }
     }
-    panic!("{name} was never added");
-}
-
-/// Returns every pet that the core keeps, with its name and category.
-async fn all_pets(core: &Server) -> HashMap<i64, (String, i64)> {
-    let mut pets = grpc::pet_store(core.address("gRPC")).await;
-    let (mut all, mut page_token) = (HashMap::new(), String::new());
-    loop {
-        let request = grpc::pb::ListPetsRequest { page_size: 100, page_token, status: 0 };
-        let page = pets.list_pets(request).await.unwrap().into_inner();
-        all.extend(page.pets.into_iter().map(|pet| (pet.id, (pet.name, pet.category_id))));
-        page_token = page.next_page_token;
-        if page_token.is_empty() {
-            return all;
-        }
-    }
+    panic!("pet {number} was never added");
 }
 
 async fn start_core(installation: &Installation, address: &str) -> Server {

@@ -3,14 +3,18 @@
 use std::collections::BTreeMap;
 
 use petstore_proto::internal::v1::{GetUsageRequest, usage_service_client::UsageServiceClient};
-use petstore_testkit::{Installation, Server, grpc, ledger::Ledger};
+use petstore_testkit::{
+    Installation, Server, grpc,
+    history::{BUSY_DEADLINE, Conditions, History},
+};
 
-use super::cores::{all_orders, all_pets};
+use super::cores::all_orders;
 
 /// Record of the answers to the callers.
 #[derive(Default)]
 pub(super) struct Answers {
-    pub(super) pets: Ledger,
+    /// Requests and calls that add pets.
+    pub(super) pets: History,
     /// Pets that were acknowledged and that the other core did not have at that time, and orders that the
     /// first core did not have.
     pub(super) invisible: Vec<String>,
@@ -35,8 +39,10 @@ impl Answers {
 
     /// Fails unless this core has everything that was acknowledged, and nothing twice.
     pub(super) async fn assert_kept(&self, core: &Server, counted: i64) {
-        let verdict = self.pets.judge(&all_pets(core).await);
-        println!("pets: {verdict}; {} not visible at once", self.invisible.len());
+        let stored = Some(grpc::all_pets(core.address("gRPC")).await);
+        let conditions = Conditions { stored, deadline: Some(BUSY_DEADLINE), ..Conditions::default() };
+        let report = conditions.check(&self.pets.records());
+        println!("pets: {report}; {} not visible at once", self.invisible.len());
         let (mut orders, mut twice) = (BTreeMap::new(), Vec::new());
         for order in all_orders(core).await {
             twice.extend(orders.insert(order.quantity, (order.id, order.status)));
@@ -54,7 +60,7 @@ impl Answers {
         let succeeded = reported_usage(core, counted).await;
         println!("reports of usage: {} acknowledged, {succeeded} counted", self.reports);
 
-        verdict.assert_clean();
+        report.assert_clean();
         assert!(self.invisible.is_empty(), "not visible at once: {:?}", self.invisible);
         assert!(lost.is_empty() && twice.is_empty(), "orders: {lost:?} lost, {twice:?} placed twice");
         assert_eq!(succeeded, self.reports, "every report counts once");

@@ -17,6 +17,7 @@ use petstore_proto::internal::v1::{
 use petstore_testkit::{
     Client, Installation,
     grpc::{self, Channel, Code, Request, pb},
+    history::History,
 };
 use tokio::task::JoinSet;
 
@@ -69,6 +70,7 @@ struct Caller {
     is_over: Arc<AtomicBool>,
     numbers: Arc<AtomicI64>,
     answers: Arc<Mutex<Answers>>,
+    history: History,
     rest: Client,
     first: Channel,
     second: Channel,
@@ -82,6 +84,7 @@ impl Callers {
             is_over: Arc::default(),
             numbers: Arc::default(),
             answers: Arc::default(),
+            history: History::default(),
             rest: cores.client.clone(),
             first: grpc::channel(cores.first.address("gRPC")).await,
             second: grpc::channel(cores.second.address("gRPC")).await,
@@ -118,7 +121,7 @@ impl Callers {
 
     /// Returns the number of acknowledged pets.
     pub(super) fn acknowledged(&self) -> usize {
-        self.caller.answers().pets.len()
+        self.caller.history.acknowledged()
     }
 
     /// Lets each caller finish its current call.
@@ -127,7 +130,7 @@ impl Callers {
         while let Some(ended) = self.tasks.join_next().await {
             ended.unwrap();
         }
-        std::mem::take(&mut *self.caller.answers())
+        Answers { pets: self.caller.history.clone(), ..std::mem::take(&mut *self.caller.answers()) }
     }
 }
 

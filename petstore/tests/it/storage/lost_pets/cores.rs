@@ -3,7 +3,6 @@
 use petstore_testkit::{
     Client, Installation, Server, free_port,
     grpc::{self, pb},
-    ledger::StoredPet,
 };
 
 use crate::key_without_limits;
@@ -53,22 +52,6 @@ fn first_core(address: &str) -> [&str; 5] {
 pub(super) async fn account_id(operator: &Installation, name: &str) -> i64 {
     let account = operator.json(&["account", "create", name, "--plan", "free"]).await;
     account["id"].as_i64().unwrap_or_else(|| panic!("no id: {account}"))
-}
-
-/// Returns every pet that a core lists.
-pub(super) async fn all_pets(core: &Server) -> Vec<StoredPet> {
-    let mut pets = grpc::pet_store(core.address("gRPC")).await;
-    let (mut all, mut page_token) = (Vec::new(), String::new());
-    loop {
-        let request = pb::ListPetsRequest { page_size: 100, page_token, status: 0 };
-        let page = pets.list_pets(request).await.unwrap().into_inner();
-        let stored = page.pets.into_iter();
-        all.extend(stored.map(|pet| StoredPet { id: pet.id, name: pet.name, category_id: pet.category_id }));
-        page_token = page.next_page_token;
-        if page_token.is_empty() {
-            return all;
-        }
-    }
 }
 
 /// Returns every order that a core lists.

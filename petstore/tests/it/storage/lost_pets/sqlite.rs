@@ -1,12 +1,12 @@
 //! Faults of the file that is a SQLite store: it is locked, it cannot grow, the core is killed.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use petstore_testkit::{Installation, Server, eventually};
 use tokio::process::Command;
 
 use super::{callers::Callers, cores::TwoCores};
-use crate::petstore;
+use crate::{petstore, storage::lock};
 
 /// Shell command that starts the core so that a limit on the size of files is an error and no signal.
 const UNSIGNALLED: [&str; 4] = ["-c", "trap '' XFSZ && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_petstore")];
@@ -60,17 +60,6 @@ async fn allow_files_of(core: &Server, bytes: &str) {
     let fsize = format!("--fsize={bytes}:");
     let changed = Command::new("prlimit").args(["--pid", &core.pid().to_string(), &fsize]).status().await;
     assert!(changed.unwrap().success(), "prlimit fails");
-}
-
-/// Holds the write lock in another process for this time.
-async fn lock(file: &Path, time: Duration) {
-    const LOCK: &str = "import sqlite3, sys, time; \
-                        store = sqlite3.connect(sys.argv[1], timeout=20, isolation_level=None); \
-                        store.execute('BEGIN IMMEDIATE'); time.sleep(float(sys.argv[2])); \
-                        store.execute('ROLLBACK')";
-    let time = time.as_secs_f64().to_string();
-    let locked = Command::new("python3").arg("-c").arg(LOCK).arg(file).arg(&time).status().await;
-    assert!(locked.unwrap().success(), "python3 fails");
 }
 
 /// Waits until more is acknowledged.

@@ -3,22 +3,34 @@
 use std::time::Duration;
 
 use petstore_testkit::{
+    Answer, Client,
     grpc::{self, Channel, Code, Status, new_pet, pb},
-    ledger::StoredPet,
+    history::{Record, StoredPet},
 };
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::{CALL_TIMEOUT, Caller, REPEATED, RETRY_INTERVAL, within};
 
 impl Caller {
-    /// Records a pet that was acknowledged, and looks for it through the other core.
-    async fn acknowledge(&self, id: i64, name: String, category_id: i64) {
-        let found = get_pet(&self.second, id).await;
-        let mut answers = self.answers();
-        if found.is_err_and(|refusal| refusal.code() == Code::NotFound) {
-            answers.invisible.push(name.clone());
+    /// Sends a pet to the gateway, and records the request.
+    async fn post(&self, client: &Client, name: &str, category_id: i64) -> Answer {
+        let sent = Instant::now();
+        let answer = client.post("/v1/pets", &json!({"name": name, "categoryId": category_id})).await;
+        self.history.add(Record::of_request(sent, 0, (0, 0), vec![pet(name, category_id)], Ok(&answer)));
+        answer
+    }
+
+    /// Records a gRPC call: the identifiers of the pets that it added, or its refusal.
+    fn record(&self, sent: Instant, adds: Vec<StoredPet>, answer: Result<&[i64], &Status>) {
+        self.history.add(Record::of_call(sent, adds, answer));
+    }
+
+    /// Looks for a pet that was acknowledged, through the other core.
+    async fn look_for(&self, id: i64, name: String) {
+        if get_pet(&self.second, id).await.is_err_and(|refusal| refusal.code() == Code::NotFound) {
+            self.answers().invisible.push(name);
         }
-        answers.pets.acknowledge(StoredPet { id, name, category_id });
     }
 
     /// Creates pets with an `Idempotency-Key`, and retries until each is acknowledged.
@@ -27,17 +39,16 @@ impl Caller {
             let number = self.next_number();
             let name = format!("with key {number}");
             let client = self.rest.with_header("idempotency-key", &format!("key-{number}"));
-            let body = json!({"name": name, "categoryId": number});
             let mut attempts = 0..REPEATED;
             let answer = loop {
                 assert!(attempts.next().is_some(), "{name} is never added");
-                let answer = client.post("/v1/pets", &body).await;
+                let answer = self.post(&client, &name, number).await;
                 if self.count("create with a key", answer.status() == 201).await {
                     break answer;
                 }
                 assert!(matches!(answer.status(), 409 | 503 | 504), "{answer:?}");
             };
-            self.acknowledge(crate::pets::created(&answer), name, number).await;
+            self.look_for(crate::pets::created(&answer), name).await;
         }
     }
 
@@ -46,9 +57,9 @@ impl Caller {
         while self.goes_on() {
             let number = self.next_number();
             let name = format!("without key {number}");
-            let answer = self.rest.post("/v1/pets", &json!({"name": name, "categoryId": number})).await;
+            let answer = self.post(&self.rest, &name, number).await;
             if self.count("create without a key", answer.status() == 201).await {
-                self.acknowledge(crate::pets::created(&answer), name, number).await;
+                self.look_for(crate::pets::created(&answer), name).await;
             } else {
                 assert!(matches!(answer.status(), 503 | 504), "{answer:?}");
             }
@@ -60,10 +71,12 @@ impl Caller {
         while self.goes_on() {
             let number = self.next_number();
             let name = format!("over gRPC {number}");
+            let sent = Instant::now();
             let created = pets.create_pet(within(CALL_TIMEOUT, create_request(&name, number))).await;
-            if self.count("create over gRPC", created.is_ok()).await {
-                let pet = created.unwrap().into_inner().pet.unwrap();
-                self.acknowledge(pet.id, name, number).await;
+            let id = created.map(|created| [created.into_inner().pet.unwrap().id]);
+            self.record(sent, vec![pet(&name, number)], id.as_ref().map(<[_; 1]>::as_slice));
+            if self.count("create over gRPC", id.is_ok()).await {
+                self.look_for(id.unwrap()[0], name).await;
             }
         }
     }
@@ -81,11 +94,14 @@ impl Caller {
             if number % 3 == 0 {
                 request.request_id = format!("impatient-{number}");
             }
+            let sent = Instant::now();
             let call = pets.create_pet(within(deadline, request));
             let created = tokio::time::timeout(hangs_up, call).await;
             if let Ok(Ok(created)) = created {
                 self.count("create impatiently", true).await;
-                self.acknowledge(created.into_inner().pet.unwrap().id, name, number).await;
+                let id = created.into_inner().pet.unwrap().id;
+                self.record(sent, vec![pet(&name, number)], Ok(&[id]));
+                self.look_for(id, name).await;
             } else {
                 self.count("create impatiently", false).await;
             }
@@ -98,13 +114,17 @@ impl Caller {
             let number = self.next_number();
             let names = ["a", "b", "c"].map(|part| format!("batch {number} {part}"));
             let requests = names.iter().map(|name| create_request(name, number)).collect();
+            let adds = names.iter().map(|name| pet(name, number)).collect();
+            let sent = Instant::now();
             let created =
                 pets.batch_create_pets(within(CALL_TIMEOUT, pb::BatchCreatePetsRequest { requests })).await;
-            if self.count("create a batch", created.is_ok()).await {
-                let created = created.unwrap().into_inner().pets;
-                assert_eq!(created.len(), names.len());
-                for (pet, name) in created.into_iter().zip(names) {
-                    self.acknowledge(pet.id, name, number).await;
+            let ids = created.map(|created| created.into_inner().pets.iter().map(|pet| pet.id).collect());
+            self.record(sent, adds, ids.as_ref().map(Vec::as_slice));
+            if self.count("create a batch", ids.is_ok()).await {
+                let ids = ids.unwrap();
+                assert_eq!(ids.len(), names.len());
+                for (id, name) in ids.into_iter().zip(names) {
+                    self.look_for(id, name).await;
                 }
             }
             tokio::time::sleep(RETRY_INTERVAL).await;
@@ -128,14 +148,18 @@ impl Caller {
             let mut attempts = 0..REPEATED;
             loop {
                 assert!(attempts.next().is_some(), "line {last_line} is never added");
+                let sent = Instant::now();
                 let call = pets.import_pets(within(CALL_TIMEOUT, grpc::messages(vec![message.clone()])));
                 let imported = call.await.map(|answer| answer.into_inner().last_line);
+                let adds = || lines.clone().map(|line| pet(&format!("import line {line}"), line)).collect();
+                match &imported {
+                    Ok(position) if *position == last_line => self.record(sent, adds(), Ok(&[])),
+                    Ok(_) => {}
+                    Err(refusal) => self.record(sent, adds(), Err(refusal)),
+                }
                 if self.count("import", imported.is_ok_and(|position| position == last_line)).await {
                     break;
                 }
-            }
-            for line in lines {
-                self.answers().pets.acknowledge_name(format!("import line {line}"), line);
             }
             tokio::time::sleep(RETRY_INTERVAL).await;
         }
@@ -157,6 +181,10 @@ impl Caller {
 pub(super) fn create_request(name: &str, number: i64) -> pb::CreatePetRequest {
     let pet = new_pet(name.to_owned(), Some(number), 0);
     pb::CreatePetRequest { pet: Some(pet), request_id: String::new() }
+}
+
+fn pet(name: &str, category_id: i64) -> StoredPet {
+    StoredPet { id: 0, name: name.to_owned(), category_id }
 }
 
 #[expect(deprecated, reason = "removed on REST alone")]
