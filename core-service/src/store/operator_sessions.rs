@@ -20,27 +20,32 @@ use super::{
 use crate::domain::{Actor, Change, KEPT, Operator, PetStoreError, Subject};
 
 impl Store {
-    /// Opens a session of the actor.
+    /// Opens a session of the actor, whose token this is. The token of a session opens no other one, or a
+    /// session could last indefinitely.
     ///
     /// # Errors
     ///
-    /// [`PetStoreError::OperatorNotFound`], or the store's error.
+    /// [`PetStoreError::InvalidOperatorToken`] if the token is no longer that of an operator, or the store's
+    /// error.
     pub(crate) async fn open_session(
         &self,
         actor: &Actor,
+        token: &OperatorToken,
         now: UnixMillis,
     ) -> Result<OperatorToken, PetStoreError> {
-        let token = OperatorToken::generate_session();
-        let (actor, digest) = (actor.clone(), token.digest());
+        let session = OperatorToken::generate_session();
+        let (actor, digests) = (actor.clone(), [token, &session].map(|token| token.digest().0.to_vec()));
         self.transaction(move |transaction| {
             Box::pin(async move {
-                let find =
-                    operator::Entity::find().filter(operator::Column::Name.eq(actor.operator.as_str()));
+                let [of_operator, of_session] = digests;
+                let find = operator::Entity::find()
+                    .filter(operator::Column::Digest.eq(of_operator))
+                    .filter(operator::Column::RevokedAt.is_null());
                 let row = find.all(transaction).await?.pop();
-                let operator_id = row.ok_or(PetStoreError::OperatorNotFound(actor.operator.clone()))?.id;
+                let operator_id = row.ok_or(PetStoreError::InvalidOperatorToken)?.id;
                 let expires_at = now.plus(Operator::SESSION_TTL);
                 let session = operator_session::ActiveModel {
-                    digest: Set(digest.0.to_vec()),
+                    digest: Set(of_session),
                     operator_id: Set(operator_id),
                     expires_at: Set(moment_column(expires_at)),
                 };
@@ -52,7 +57,7 @@ impl Store {
             })
         })
         .await?;
-        Ok(token)
+        Ok(session)
     }
 
     /// Ends the actor's session whose token has this digest, if it is still open.
@@ -122,4 +127,34 @@ async fn remove_old(transaction: &Session, operator_id: i64, now: UnixMillis) ->
         .exec(transaction)
         .await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        domain::{OperatorName, Role},
+        store::test_support::new_store,
+    };
+
+    #[tokio::test]
+    async fn a_token_that_was_replaced_or_revoked_since_it_was_checked_opens_no_session() {
+        let now = UnixMillis(1_800_000_000_000);
+        let (store, _home) = new_store().await;
+        let name = OperatorName::parse("ann").unwrap();
+        let (_, old) = store.create_operator(&Actor::LOCAL, &name, Role::Admin, now).await.unwrap();
+        let actor = Actor { operator: name.clone(), client_address: None };
+        assert!(store.authenticate_operator(&old, now).await.unwrap().is_some());
+        let (_, new) = store.rotate_operator(&Actor::LOCAL, &name, now).await.unwrap();
+        let opened = store.open_session(&actor, &old, now).await;
+        assert!(matches!(opened, Err(PetStoreError::InvalidOperatorToken)), "{opened:?}");
+
+        let session = store.open_session(&actor, &new, now).await.unwrap();
+        let opened = store.open_session(&actor, &session, now).await;
+        assert!(matches!(opened, Err(PetStoreError::InvalidOperatorToken)), "{opened:?}");
+        store.revoke_operator(&Actor::LOCAL, &name, true, now).await.unwrap();
+        let opened = store.open_session(&actor, &new, now).await;
+        assert!(matches!(opened, Err(PetStoreError::InvalidOperatorToken)), "{opened:?}");
+        assert!(store.authenticate_operator(&session, now).await.unwrap().is_none());
+    }
 }

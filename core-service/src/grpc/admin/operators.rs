@@ -53,12 +53,10 @@ pub(super) async fn revoke(call: Call, request: RevokeOperatorRequest) -> Result
     Ok(RevokeOperatorResponse { operator: Some(convert::operator(&operator)) })
 }
 
-/// Opens a session for an operator's token. A session cannot open another one, or it could last indefinitely.
+/// Opens a session for an operator's token.
 pub(super) async fn open_session(call: Call, _: CreateSessionRequest) -> Result<CreateSessionResponse> {
-    if call.token.as_ref().is_none_or(OperatorToken::is_session) {
-        return Err(PetStoreError::InvalidOperatorToken);
-    }
-    let token = call.core.store.open_session(&call.actor, call.now).await?;
+    let token = call.token.as_ref().ok_or(PetStoreError::InvalidOperatorToken)?;
+    let token = call.core.store.open_session(&call.actor, token, call.now).await?;
     Ok(CreateSessionResponse {
         operator: Some(convert::operator(&call.operator)),
         token: token.expose().to_owned(),
