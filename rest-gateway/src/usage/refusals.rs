@@ -19,8 +19,8 @@ const MAX_OF_ACCOUNTS: usize = 400;
 /// Maximum number of refusals without a known key, so that a flood of them takes no room from accounts. The
 /// first of each address and cause has room before further ones.
 const MAX_OF_ADDRESSES: usize = 100;
-/// Maximum number of refusals of one account or address and cause. Further ones are counted with the newest
-/// of their key, which is always kept.
+/// Maximum number of refusals of one account or address and cause. A further one replaces the newest of its
+/// key, which it then also stands for. The first one of a key replaces the oldest of all.
 const MAX_OF_KIND: usize = 40;
 
 /// Request that was refused.
@@ -109,34 +109,34 @@ impl<S> Default for Sample<S> {
 impl<S: Eq + Hash> Sample<S> {
     fn note(&mut self, subject: S, refusal: RefusedRequest, max: usize) {
         let kind = (subject, refusal.by.cause);
-        let is_new = !self.kinds.contains_key(&kind);
-        let has_room = self.kept < max || (is_new && self.evict());
-        if is_new && !has_room {
-            return;
-        }
-        let kept = self.kinds.entry(kind).or_default();
-        if has_room && kept.len() < MAX_OF_KIND {
-            kept.push((refusal, 0));
+        let kept = self.kinds.get(&kind).map_or(&[][..], Vec::as_slice);
+        let newest_of_key = kept.iter().rposition(|it| it.0.key_id() == refusal.key_id());
+        let has_room = kept.len() < MAX_OF_KIND;
+        let mut repeats = 0;
+        if has_room && self.kept < max {
             self.kept += 1;
-        } else if let Some((newest, repeats)) =
-            kept.iter_mut().rev().find(|it| it.0.key_id() == refusal.key_id())
-        {
-            *newest = refusal;
-            *repeats += 1;
+        } else if let Some((kept, newest)) = self.kinds.get_mut(&kind).zip(newest_of_key) {
+            repeats = kept.remove(newest).1 + 1;
+        } else if !(has_room && self.evict()) {
+            let Some(kept) = self.kinds.get_mut(&kind) else { return };
+            drop_oldest(kept);
         }
+        self.kinds.entry(kind).or_default().push((refusal, repeats));
     }
 
-    /// Evicts the oldest refusal of the account and cause that has most of them, and counts it with the next
-    /// one of its key. Returns `false` if each has only one.
+    /// Drops the oldest refusal of the account and cause that has most of them. Returns `false` if each has
+    /// only one.
     fn evict(&mut self) -> bool {
-        let most = self.kinds.values_mut().max_by_key(|kept| kept.len()).filter(|kept| kept.len() > 1);
-        let Some(kept) = most else { return false };
-        let (oldest, requests) = kept.remove(0);
-        if let Some((_, repeats)) = kept.iter_mut().find(|it| it.0.key_id() == oldest.key_id()) {
-            *repeats += requests + 1;
-        }
-        self.kept -= 1;
-        true
+        let most = self.kinds.values_mut().max_by_key(|kept| kept.len());
+        most.filter(|kept| kept.len() > 1).map(drop_oldest).is_some()
+    }
+}
+
+/// Drops the oldest refusal, and counts it with the next one of its key.
+fn drop_oldest(kept: &mut Vec<(RefusedRequest, i64)>) {
+    let (oldest, requests) = kept.remove(0);
+    if let Some((_, repeats)) = kept.iter_mut().find(|it| it.0.key_id() == oldest.key_id()) {
+        *repeats += requests + 1;
     }
 }
 

@@ -92,6 +92,30 @@ fn an_account_refused_constantly_fills_few_places_and_every_request_counts() {
 }
 
 #[test]
+fn the_first_refusal_of_a_key_is_kept_however_many_another_key_of_the_account_has() {
+    for others in [0, 380] {
+        let refusals = RefusalLedger::default();
+        let (loud, quiet) = (key(7, "loud"), key(7, "quiet"));
+        for number in 0..100 {
+            refusals.note(MINUTE, limited(&loud, number));
+        }
+        for account in 100..100 + others {
+            refusals.note(MINUTE, limited(&key(account, "k"), 1)); // until the sample is full
+        }
+        for number in [777, 778] {
+            refusals.note(MINUTE, limited(&quiet, number));
+        }
+        let (kept, _) = refusals.take();
+        let of_key = |id: &str| {
+            let own = kept.iter().filter(|it| it.account_id == 7 && it.key_id == id);
+            own.clone().map(|it| 1 + it.repeats).sum::<i64>()
+        };
+        assert_eq!((of_key("loud"), of_key("quiet")), (100, 2), "{others}");
+        assert!(kept.iter().any(|it| it.key_id == "quiet" && it.request_id == "request-778"), "{others}");
+    }
+}
+
+#[test]
 fn every_refusal_is_stored_at_six_refusals_a_second() {
     let refusals = RefusalLedger::default();
     let key = key(7, "k");
