@@ -57,7 +57,8 @@ impl Store {
         }
     }
 
-    /// Deletes refusals of the account and cause that has most of them, if there are more than `max` in all.
+    /// Deletes refusals if there are more than `max` in all: of the account and cause that has most of them,
+    /// or the oldest of all if none has ten.
     async fn forget_surplus_refusals(&self, max: u64, batch: u64) -> Result<u64, PetStoreError> {
         use refusal::Column as C;
         let kinds = refusal::Entity::find()
@@ -73,9 +74,13 @@ impl Store {
         let Some((account, cause, most)) = kinds.into_iter().max_by_key(|(.., refusals)| *refusals) else {
             return Ok(0);
         };
+        let surplus = surplus.min(batch);
+        if most < 10 {
+            return self.delete_oldest_refusals(Condition::all(), surplus).await;
+        }
         let half = u64::try_from(most / 2).unwrap_or_default();
         let of_kind = Condition::all().add(C::AccountId.eq(account)).add(C::Cause.eq(cause));
-        self.delete_oldest_refusals(of_kind, surplus.min(half).min(batch)).await
+        self.delete_oldest_refusals(of_kind, surplus.min(half)).await
     }
 
     async fn delete_oldest_refusals(&self, which: Condition, limit: u64) -> Result<u64, PetStoreError> {

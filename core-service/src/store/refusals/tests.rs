@@ -89,6 +89,20 @@ async fn over_the_bound_the_most_frequent_accounts_and_causes_are_deleted_first(
 }
 
 #[tokio::test]
+async fn over_the_bound_the_oldest_are_deleted_if_every_account_has_few() {
+    let (store, _home) = new_store().await;
+    let later = |n: u64| UnixMillis(NOW.0 + n);
+    let of_accounts = (0..30).map(|n| {
+        refusal(&format!("account-{n}"), Some(n), RefusalCause::MinuteLimit, later(u64::try_from(n).unwrap()))
+    });
+    report(&store, of_accounts.collect()).await;
+    for deleted in [7, 3, 0] {
+        assert_eq!(store.forget_surplus_refusals(20, 7).await.unwrap(), deleted);
+    }
+    assert_eq!((count(&store, 9).await, count(&store, 10).await), (0, 1));
+}
+
+#[tokio::test]
 async fn refusals_are_deleted_after_a_day_in_batches() {
     let (store, _home) = new_store().await;
     let old = (0..5).map(|n| refusal(&format!("old-{n:05}"), Some(n), RefusalCause::MinuteLimit, NOW));
