@@ -37,7 +37,7 @@ pub(super) struct Limits {
     pub(super) operator_calls: usize,
     /// Calls in flight whose credential is not yet known to be an operator's.
     pub(super) guesses: usize,
-    /// Open import streams, most of which wait for their caller. Each may hold two messages.
+    /// Open import streams, most of which wait for their caller. Each holds one message at a time.
     pub(super) imports: usize,
     /// Chunks of up to 1,000 pets that are written concurrently; others wait, in their order. These keep two
     /// CPU cores and a database busy, and leave connections for calls about single pets.

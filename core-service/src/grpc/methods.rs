@@ -111,10 +111,11 @@ impl Method {
     }
 
     /// Returns its name in metrics: without the service, but for operators, some of whose methods share names
-    /// with others.
+    /// with others. The other methods of a service have its name.
     pub(super) fn name(&self) -> &'static str {
         let separator = if self.callers == Operators { '.' } else { '/' };
-        self.path.rsplit(separator).next().unwrap_or(self.path)
+        let name = self.path.trim_end_matches(['/', '.']).rsplit(separator).next();
+        name.filter(|name| !name.is_empty()).unwrap_or("unknown")
     }
 
     /// Returns every method, and then the entries for the other methods of each service.
@@ -156,6 +157,23 @@ mod tests {
             }
         }
         assert_eq!(rows, METHODS.len() - 4, "every row is of a method, but those for the rest");
+    }
+
+    #[test]
+    fn every_method_has_a_name_in_metrics() {
+        for (path, name) in [
+            ("/petstore.v1.PetStore/GetPet", "GetPet"),
+            ("/petstore.admin.v1.AdminService/GetUsage", "AdminService"),
+            ("/grpc.health.v1.Health/Check", "grpc.health.v1.Health"),
+            ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "grpc.reflection"),
+            ("/other.Service/Call", "unknown"),
+        ] {
+            assert_eq!(Method::find(path).name(), name);
+        }
+        assert_eq!(
+            Method::of_operators("petstore.admin.v1.AdminService/GetUsage").name(),
+            "AdminService/GetUsage"
+        );
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::{
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Frame;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, Sleep, sleep, timeout_at};
 use tonic::{Status, body::Body, service::Routes};
 use tower::{Service, service_fn};
 
@@ -25,7 +25,8 @@ use super::{
     call::{CallBegin, CallId, CallMetrics},
     capacity::{Budgets, HeldBytes},
     connection::ConnectionInfo,
-    methods::Method,
+    limits::LIMITS,
+    methods::{Class, Method},
     status,
 };
 use crate::domain::PetStoreError;
@@ -65,8 +66,9 @@ pub(super) fn guarded(
             let call = Arc::new(Call { method, id, begin, calls: calls.clone(), held });
             let of_body = Arc::clone(&call);
             // The parsed message stays in memory until the call is answered: `call` holds its bytes.
-            let answer =
-                routes.call(request.map(|body| Body::new(ReceivedBody { body, call: of_body, is_refused })));
+            let answer = routes.call(
+                request.map(|body| Body::new(ReceivedBody { body, call: of_body, is_refused, idle: None })),
+            );
             let Some(timeout) = method.timeout else { return answer.await };
             // Once the message is complete, the call itself answers in time, for which it has this much more.
             match timeout_at(begin + timeout + Duration::from_millis(100), answer).await {
@@ -102,13 +104,15 @@ impl Call {
     }
 }
 
-/// Body of a request, which fails with a status if it is too large.
+/// Body of a request, which fails with a status if it is too large, or idle.
 struct ReceivedBody {
     body: Body,
     call: Arc<Call>,
     /// `true` if there was no room for the call. The status is given when the message is read, which only
     /// known methods do.
     is_refused: bool,
+    /// Timeout of the frame that is awaited, for a stream of a tool. Imports have a timeout for each message.
+    idle: Option<Pin<Box<Sleep>>>,
 }
 
 impl http_body::Body for ReceivedBody {
@@ -124,7 +128,16 @@ impl http_body::Body for ReceivedBody {
             return overloaded(&self.call);
         }
         let polled = Pin::new(&mut self.body).poll_frame(context);
-        // A stream, which has no timeout, holds one message at a time, and imports are limited in number.
+        if polled.is_ready() {
+            self.idle = None;
+        } else if self.call.method.class == Class::Tool {
+            let idle = self.idle.get_or_insert_with(|| Box::pin(sleep(LIMITS.call_timeout)));
+            if idle.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Some(Err(self.call.refuse(&PetStoreError::DeadlineExceeded))));
+            }
+        }
+        // A stream, which has no timeout for all of it, holds one message at a time, and imports are limited
+        // in number.
         if let Poll::Ready(Some(Ok(frame))) = &polled
             && let Some(data) = frame.data_ref().filter(|_| self.call.method.timeout.is_some())
             && !self.call.held.take(data.len())

@@ -5,6 +5,10 @@ use tokio::{
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
 };
+use tonic_reflection::pb::v1::{
+    ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+    server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+};
 
 use super::*;
 
@@ -30,10 +34,6 @@ async fn health_follows_the_store_and_a_watcher_does_not_delay_the_drain() {
 
 #[tokio::test]
 async fn reflection_shows_the_public_services_and_not_the_internal_one() {
-    use tonic_reflection::pb::v1::{
-        ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
-        server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
-    };
     let shop = Shop::open().await;
     let server = shop.serve(Duration::ZERO).await;
     let ask = async |request| {
@@ -55,6 +55,19 @@ async fn reflection_shows_the_public_services_and_not_the_internal_one() {
     assert!(!names.iter().any(|name| name.contains("internal")), "{names:?}");
     let symbol = MessageRequest::FileContainingSymbol("petstore.internal.v1.KeyService".into());
     assert!(!matches!(ask(symbol).await, Ok(MessageResponse::FileDescriptorResponse(_))));
+}
+
+#[tokio::test]
+async fn an_idle_stream_of_reflection_is_ended_and_so_delays_no_drain() {
+    let shop = Shop::open().await;
+    let server = shop.serve(Duration::from_mins(1)).await;
+    let mut client = ServerReflectionClient::new(server.transport());
+    let begin = time::Instant::now();
+    let mut answers =
+        client.server_reflection_info(futures_util::stream::pending()).await.unwrap().into_inner();
+    assert!(server.stop().await < Duration::from_secs(30));
+    assert!(begin.elapsed() >= LIMITS.call_timeout, "{:?}", begin.elapsed());
+    assert!(answers.message().await.is_ok_and(|end| end.is_none()));
 }
 
 #[tokio::test]
