@@ -1,6 +1,6 @@
 //! Stored data of an API key: everything but the key.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{fmt, str::FromStr};
 
 use petstore_api_key::{ApiKey, Environment};
 use petstore_clock::UnixMillis;
@@ -111,7 +111,7 @@ impl ApiKeyRecord {
 /// Expiry of a key that replaces another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewExpiry {
-    /// Lifetime of the old key, counted from now on.
+    /// Lifetime of the old key, counted from now on, to the last time at most.
     SameLifetime,
     /// Expires at this time.
     At(UnixMillis),
@@ -123,9 +123,7 @@ impl NewExpiry {
     /// Returns the expiry of a key that is made now in place of `old`.
     pub(crate) fn of(self, old: &ApiKeyRecord, now: UnixMillis) -> Option<UnixMillis> {
         match self {
-            Self::SameLifetime => {
-                Some(now.plus(Duration::from_millis(old.expires_at?.0.saturating_sub(old.created_at.0))))
-            }
+            Self::SameLifetime => Some(now.plus(old.expires_at?.since(old.created_at)).min(UnixMillis::LAST)),
             Self::At(at) => Some(at),
             Self::Never => None,
         }
@@ -151,6 +149,29 @@ mod tests {
         let states = [9, 10, 11].map(|now| KeyState::at(UnixMillis(now), None, expiry));
         assert_eq!(states, [KeyState::Active, KeyState::Expired, KeyState::Expired]);
         assert_eq!(KeyState::at(UnixMillis(u64::MAX), None, None), KeyState::Active);
+    }
+
+    #[test]
+    fn the_same_lifetime_ends_with_the_year_9999_at_the_latest() {
+        let key = |expires_at| ApiKeyRecord {
+            id: KeyId::generate(UnixMillis(0)),
+            account: AccountName::parse("acme").unwrap(),
+            account_id: AccountId(1),
+            label: None,
+            environment: Environment::Production,
+            last_four: String::new(),
+            created_at: UnixMillis(5),
+            expires_at,
+            revoked_at: None,
+            last_used_at: None,
+        };
+        for (expires_at, expected) in [
+            (None, None),
+            (Some(UnixMillis(15)), Some(UnixMillis(110))),
+            (Some(UnixMillis::LAST), Some(UnixMillis::LAST)),
+        ] {
+            assert_eq!(NewExpiry::SameLifetime.of(&key(expires_at), UnixMillis(100)), expected);
+        }
     }
 
     #[test]

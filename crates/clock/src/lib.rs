@@ -49,7 +49,7 @@ pub use prost_types::Timestamp;
 pub struct UnixMillis(pub u64);
 
 impl UnixMillis {
-    /// 9999-12-31T23:59:59.999Z: the last time that every column and every client can hold.
+    /// 9999-12-31T23:59:59.999Z: the last time that columns, clients and texts can hold.
     pub const LAST: Self = Self(253_402_300_799_999);
 
     /// Returns the time this many whole seconds after the epoch.
@@ -70,10 +70,10 @@ impl UnixMillis {
         self.0.div_ceil(1_000)
     }
 
-    /// Returns the first whole second that is not before this time.
+    /// Returns the first whole second that is not before this time; [`LAST`](Self::LAST) if it is after it.
     #[must_use]
-    pub const fn ceil_to_sec(self) -> Self {
-        Self::from_secs(self.as_secs_ceil())
+    pub fn ceil_to_sec(self) -> Self {
+        Self::from_secs(self.as_secs_ceil()).min(Self::LAST)
     }
 
     /// Returns the milliseconds as columns and messages hold them.
@@ -127,10 +127,10 @@ impl UnixMillis {
 /// Writes RFC 3339 in UTC, to the second: `2026-11-20T18:46:20Z`.
 impl fmt::Display for UnixMillis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match i64::try_from(self.as_secs()).ok().and_then(|secs| jiff::Timestamp::from_second(secs).ok()) {
-            Some(timestamp) => timestamp.fmt(f),
-            None => f.write_str("the end of time"),
+        if *self > Self::LAST {
+            return f.write_str("the end of time");
         }
+        Timestamp { nanos: 0, ..self.to_timestamp() }.fmt(f)
     }
 }
 
@@ -207,14 +207,18 @@ impl Minute {
 /// Parses a time in RFC 3339, with any offset.
 #[must_use]
 pub fn parse_timestamp(text: &str) -> Option<Timestamp> {
-    let moment: jiff::Timestamp = text.parse().ok()?;
-    Some(Timestamp { seconds: moment.as_second(), nanos: moment.subsec_nanosecond() })
+    // Not as `jiff::Timestamp`, which ends on 30 December 9999.
+    let parsed = jiff::fmt::temporal::Pieces::parse(text).ok()?;
+    let (local, offset) = (parsed.date().to_datetime(parsed.time()?), parsed.to_numeric_offset()?);
+    let since_epoch = local.duration_since(jiff::civil::datetime(1970, 1, 1, 0, 0, 0, 0));
+    let seconds = since_epoch.as_secs() - i64::from(offset.seconds());
+    Some(Timestamp { seconds, nanos: since_epoch.subsec_nanos() })
 }
 
-/// Writes a time in RFC 3339, in UTC; `None` if it is out of range.
+/// Writes a time in RFC 3339, in UTC; `None` if it is not from 1970 to 9999.
 #[must_use]
-pub fn format_timestamp(Timestamp { seconds, nanos }: Timestamp) -> Option<String> {
-    jiff::Timestamp::new(seconds, nanos).ok().map(|moment| moment.to_string())
+pub fn format_timestamp(timestamp: Timestamp) -> Option<String> {
+    UnixMillis::from_timestamp(timestamp).map(|_| timestamp.to_string())
 }
 
 /// Parses a duration such as `3600s`, `2h` or `90d`: its whole seconds and its nanoseconds.
@@ -325,7 +329,7 @@ mod tests {
     fn text_forms_read_back() {
         let timestamp = parse_timestamp("2026-11-20T19:46:20.5+01:00").unwrap();
         assert_eq!(UnixMillis::from_timestamp(timestamp), Some(UnixMillis(1_795_200_380_500)));
-        assert_eq!(format_timestamp(timestamp).as_deref(), Some("2026-11-20T18:46:20.5Z"));
+        assert_eq!(format_timestamp(timestamp).as_deref(), Some("2026-11-20T18:46:20.500Z"));
         for (text, parts) in
             [("3600s", (3_600, 0)), ("2h", (7_200, 0)), ("1d", (86_400, 0)), ("0.250s", (0, 250_000_000))]
         {
@@ -333,6 +337,20 @@ mod tests {
         }
         assert_eq!(format_duration(Duration::from_millis(3_600_250)), "3600.250s");
         assert_eq!((parse_timestamp("yesterday"), parse_duration("soon")), (None, None));
+        for incomplete in ["2026-11-20", "2026-11-20T19:46:20", "19:46:20Z"] {
+            assert_eq!(parse_timestamp(incomplete), None, "{incomplete}");
+        }
+    }
+
+    #[test]
+    fn the_last_time_has_every_form() {
+        let (last, text) = (UnixMillis::LAST, "9999-12-31T23:59:59.999Z");
+        assert_eq!(format_timestamp(last.to_timestamp()).as_deref(), Some(text));
+        assert_eq!(parse_timestamp(text).and_then(UnixMillis::from_timestamp), Some(last));
+        assert_eq!(last.to_string(), "9999-12-31T23:59:59Z");
+        assert_eq!(last.ceil_to_sec().to_string(), "9999-12-31T23:59:59Z");
+        let too_late = parse_timestamp("9999-12-31T23:59:59-00:01").unwrap();
+        assert_eq!((UnixMillis::from_timestamp(too_late), format_timestamp(too_late)), (None, None));
     }
 
     #[test]

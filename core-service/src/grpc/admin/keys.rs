@@ -74,7 +74,9 @@ pub(super) async fn rotate(call: Call, request: RotateKeyRequest) -> Result<Rota
     let expiry = match request.expiration {
         None => NewExpiry::SameLifetime,
         Some(NewExpiration::ExpireTime(at)) => NewExpiry::At(convert::moment("expire_time", at)?),
-        Some(NewExpiration::Ttl(ttl)) => NewExpiry::At(call.now.plus(convert::duration("ttl", ttl)?)),
+        Some(NewExpiration::Ttl(ttl)) => {
+            NewExpiry::At(convert::after("ttl", call.now, convert::duration("ttl", ttl)?)?)
+        }
         Some(NewExpiration::Never(true)) => NewExpiry::Never,
         Some(NewExpiration::Never(false)) => {
             return Err(convert::refuse("never", "must be true"));
