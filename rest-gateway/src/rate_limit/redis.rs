@@ -139,6 +139,33 @@ impl RedisLimiter {
         self.shards.of(limit_key)
     }
 
+    /// Does the work of [`take`](RateLimiter::take) on the shard that keeps the counters.
+    pub(super) async fn take_on(
+        &self,
+        shard: &Shard,
+        limit_key: &LimitKey,
+        quota: Quota,
+        settled_at: UnixMillis,
+    ) -> Result<Decision, LimiterUnavailable> {
+        let step = Step::take(&self.installation()?, limit_key, quota, settled_at);
+        let taken = async { Ok(shard.run(step).await?.taken()?.decision(quota)) };
+        self.within(self.deadlines.decision, taken).await
+    }
+
+    /// Does the work of [`inspect`](RateLimiter::inspect) on the shard that keeps the counters.
+    pub(super) async fn inspect_on(
+        &self,
+        shard: &Shard,
+        limit_key: &LimitKey,
+        quota: Quota,
+        settled_at: UnixMillis,
+    ) -> Result<LimitStatus, LimiterUnavailable> {
+        let step = Step::read(&self.installation()?, limit_key);
+        let kept = async { shard.run(step).await?.kept() };
+        let (record, now) = self.within(self.deadlines.decision, kept).await?;
+        Ok(policy::inspect(record, quota, settled_at, now))
+    }
+
     /// Decides on a request that belongs to no account, and writes it as any other. Returns the shard's time.
     ///
     /// # Errors
@@ -203,12 +230,7 @@ impl RateLimiter for RedisLimiter {
         quota: Quota,
         settled_at: UnixMillis,
     ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>> {
-        Box::pin(async move {
-            let step = Step::take(&self.installation()?, limit_key, quota, settled_at);
-            let shard = self.shards.of(limit_key);
-            let taken = async { Ok(shard.run(step).await?.taken()?.decision(quota)) };
-            self.within(self.deadlines.decision, taken).await
-        })
+        Box::pin(async move { self.take_on(&self.shard_of(limit_key), limit_key, quota, settled_at).await })
     }
 
     fn inspect<'a>(
@@ -217,13 +239,9 @@ impl RateLimiter for RedisLimiter {
         quota: Quota,
         settled_at: UnixMillis,
     ) -> BoxFuture<'a, Result<LimitStatus, LimiterUnavailable>> {
-        Box::pin(async move {
-            let step = Step::read(&self.installation()?, limit_key);
-            let shard = self.shards.of(limit_key);
-            let kept = async { shard.run(step).await?.kept() };
-            let (record, now) = self.within(self.deadlines.decision, kept).await?;
-            Ok(policy::inspect(record, quota, settled_at, now))
-        })
+        Box::pin(
+            async move { self.inspect_on(&self.shard_of(limit_key), limit_key, quota, settled_at).await },
+        )
     }
 
     fn is_remote(&self) -> bool {

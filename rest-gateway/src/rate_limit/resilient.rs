@@ -189,8 +189,8 @@ impl ResilientLimiter {
     /// Returns Redis's answer to an address that it refused before, for the time of the refusal: such an
     /// address costs Redis nothing. A key has no such memory, because its refused requests are counted as
     /// strikes.
-    fn remembered(&self, limit_key: &LimitKey, quota: Quota) -> Option<LimitStatus> {
-        if !matches!(limit_key, LimitKey::Address(_)) || !self.is_shared(&self.redis.shard_of(limit_key)) {
+    fn remembered(&self, shard: &Shard, limit_key: &LimitKey, quota: Quota) -> Option<LimitStatus> {
+        if !matches!(limit_key, LimitKey::Address(_)) || !self.is_shared(shard) {
             return None;
         }
         let seen = self.fallback.as_seen(limit_key, quota);
@@ -201,6 +201,7 @@ impl ResilientLimiter {
     /// decided without Redis: `locally` by this gateway's own counts, or `openly` without counts.
     async fn decide<T>(
         &self,
+        shard: &Shard,
         limit_key: &LimitKey,
         call: BoxFuture<'_, Result<T, LimiterUnavailable>>,
         decision: fn(&T) -> &Decision,
@@ -208,7 +209,7 @@ impl ResilientLimiter {
         openly: impl FnOnce(UnixMillis) -> T,
     ) -> Result<T, LimiterUnavailable> {
         let asked_at = self.fallback.local_time();
-        if let Ok(answer) = self.call_redis(&self.redis.shard_of(limit_key), call).await {
+        if let Ok(answer) = self.call_redis(shard, call).await {
             self.fallback.learn(limit_key, decision(&answer), asked_at);
             return Ok(answer);
         }
@@ -288,12 +289,14 @@ impl RateLimiter for ResilientLimiter {
         settled_at: UnixMillis,
     ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>> {
         Box::pin(async move {
-            if let Some(refused) = self.remembered(limit_key, quota) {
+            let shard = self.redis.shard_of(limit_key);
+            if let Some(refused) = self.remembered(&shard, limit_key, quota) {
                 return Ok(refused.decision);
             }
             self.decide(
+                &shard,
                 limit_key,
-                self.redis.take(limit_key, quota, settled_at),
+                Box::pin(self.redis.take_on(&shard, limit_key, quota, settled_at)),
                 |decision| decision,
                 |fallback| fallback.take(limit_key, quota, settled_at),
                 |now| on_its_own(policy::take(Record::default(), quota, settled_at, now).0),
@@ -309,12 +312,14 @@ impl RateLimiter for ResilientLimiter {
         settled_at: UnixMillis,
     ) -> BoxFuture<'a, Result<LimitStatus, LimiterUnavailable>> {
         Box::pin(async move {
-            if let Some(refused) = self.remembered(limit_key, quota) {
+            let shard = self.redis.shard_of(limit_key);
+            if let Some(refused) = self.remembered(&shard, limit_key, quota) {
                 return Ok(refused);
             }
             self.decide(
+                &shard,
                 limit_key,
-                self.redis.inspect(limit_key, quota, settled_at),
+                Box::pin(self.redis.inspect_on(&shard, limit_key, quota, settled_at)),
                 |limit_status| &limit_status.decision,
                 |fallback| fallback.inspect(limit_key, quota, settled_at),
                 |now| {

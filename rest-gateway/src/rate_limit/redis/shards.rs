@@ -139,9 +139,9 @@ impl Cluster {
     fn shards(&self, ranges: Vec<(u16, u16, Arc<str>)>, before: &HashMap<Arc<str>, Arc<Shard>>) -> Known {
         let mut known = Known::default();
         for (first, last, node) in &ranges {
-            let shard = match known.by_node.get(node).or_else(|| before.get(node)) {
+            let shard = match known.by_node.get(node) {
                 Some(shard) => Arc::clone(shard),
-                None => match self.new_shard(node, &ranges) {
+                None => match self.shard(node, &ranges, before.get(node)) {
                     Some(shard) => Arc::new(shard),
                     None => continue,
                 },
@@ -154,7 +154,14 @@ impl Cluster {
         known
     }
 
-    fn new_shard(&self, node: &Arc<str>, ranges: &[(u16, u16, Arc<str>)]) -> Option<Shard> {
+    /// Returns the shard of a node, with a probe in the slots that it has now, on the connection that it had
+    /// before.
+    fn shard(
+        &self,
+        node: &Arc<str>,
+        ranges: &[(u16, u16, Arc<str>)],
+        before: Option<&Arc<Shard>>,
+    ) -> Option<Shard> {
         let own: HashSet<Slot> = ranges
             .iter()
             .filter(|(.., of)| of == node)
@@ -162,12 +169,11 @@ impl Cluster {
             .collect();
         let mut tags = (0..1_000_000_u32).map(|number| format!("probe{number}"));
         let tag = tags.find(|tag| own.contains(&Slot::for_key(tag)))?;
-        let connection = Connection::new(self.settings.clone()).ok()?;
-        Some(Shard {
-            node: Arc::clone(node),
-            path: Path::Single(Arc::new(connection)),
-            probe: Step::probe(&tag),
-        })
+        let connection = match before.map(|shard| &shard.path) {
+            Some(Path::Single(connection)) => Arc::clone(connection),
+            Some(Path::Batched(_)) | None => Arc::new(Connection::new(self.settings.clone()).ok()?),
+        };
+        Some(Shard { node: Arc::clone(node), path: Path::Single(connection), probe: Step::probe(&tag) })
     }
 }
 
@@ -187,4 +193,30 @@ fn slot_ranges(answer: &Value) -> Vec<(u16, u16, Arc<str>)> {
         Some((u16::try_from(*first).ok()?, u16::try_from(*last).ok()?, format!("{host}:{port}").into()))
     };
     ranges.iter().filter_map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rate_limit::{RedisDeadlines, RedisTime};
+
+    #[tokio::test]
+    async fn a_node_whose_slots_moved_is_probed_in_those_it_has_now_on_its_connection() {
+        let urls = ["redis://127.0.0.1:1", "redis://127.0.0.1:2"].map(|url| url.parse().unwrap());
+        let (deadlines, time) = (RedisDeadlines::default(), RedisTime::default());
+        let shards = Shards::new(RedisSettings { urls: urls.into(), deadlines, time }).unwrap();
+        let cluster = shards.cluster.unwrap();
+        let ranges =
+            |ranges: [(u16, u16, &str); 2]| ranges.map(|(first, last, node)| (first, last, node.into()));
+        let before = cluster.shards(ranges([(0, 8_191, "a"), (8_192, 16_383, "b")]).into(), &HashMap::new());
+        let after = cluster.shards(ranges([(0, 8_191, "b"), (8_192, 16_383, "a")]).into(), &before.by_node);
+        for known in [&before, &after] {
+            for (node, shard) in &known.by_node {
+                assert_eq!(known.by_slot[&Slot::for_key(shard.probe.key())].node, *node);
+            }
+        }
+        for (node, shard) in &after.by_node {
+            assert!(std::ptr::eq(shard.connection(), before.by_node[node].connection()), "{node}");
+        }
+    }
 }
