@@ -15,7 +15,7 @@ use petstore_telemetry::metrics::{Collector, IntGauge, Sampled, gauge};
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement};
 use tokio::time;
 
-use super::{OpenError, Store, connection::Connections, pets::PetReads, postgres};
+use super::{OpenError, Store, connection::Connections, health::Health, pets::PetReads, postgres};
 use crate::{DatabaseUrl, domain::PetStoreError};
 
 /// Interval between checks of replicas, and timeout of one check.
@@ -58,10 +58,11 @@ impl Store {
             if !replica.may_replicate(url) {
                 return Err(OpenError::NotReplicated);
             }
-            let connections = postgres::reader(address, &self.health);
+            let health = Health::default(); // damage of a replica is none of the store
+            let connections = postgres::reader(address, &health);
             all.push(Replica {
                 url: replica.to_string().into(),
-                pet_reads: postgres::pet_reads(address, &connections, &self.health),
+                pet_reads: postgres::pet_reads(address, &connections, &health),
                 connections,
                 is_usable: Arc::default(),
             });

@@ -191,3 +191,17 @@ async fn a_server_that_is_not_a_replica_of_the_primary_is_not_used() {
         assert!(!store.replicas.all[0].is_usable());
     }
 }
+
+#[tokio::test]
+async fn damage_of_a_replica_is_none_of_the_store() {
+    let primary = PostgresServer::start(PostgresOptions::default()).await;
+    let replica = PostgresServer::start_replica(&primary).await;
+    let database = primary.database().await;
+    let store = open(&database, &replica).await;
+    uses(&store, 1).await;
+    let damage = "DO $$ BEGIN RAISE SQLSTATE 'XX001'; END $$";
+    for (connections, is_damaged) in [(&store.replicas.all[0].connections, false), (&store.reader, true)] {
+        connections.query(Statement::from_string(DbBackend::Postgres, damage)).await.unwrap_err();
+        assert_eq!(store.is_damaged(), is_damaged);
+    }
+}
