@@ -93,11 +93,8 @@ async fn apply_next(db: &DatabaseTransaction) -> Result<(), DbErr> {
     let record = "CREATE TABLE IF NOT EXISTS seaql_migrations (version varchar NOT NULL PRIMARY KEY, \
                   applied_at bigint NOT NULL)";
     db.execute_unprepared(record).await?;
-    let applied = applied(db).await?;
-    if let Some(name) = applied.iter().find(|name| find(name).is_none()) {
-        return Err(unknown(name));
-    }
-    let Some(change) = CHANGES.iter().find(|change| !applied.iter().any(|name| name == change.name)) else {
+    let applied = known(applied(db).await?)?;
+    let Some(change) = CHANGES.iter().find(|change| !applied.iter().any(|it| it.name == change.name)) else {
         return Ok(());
     };
     (change.up)(db).await?;
@@ -116,17 +113,23 @@ async fn apply_next(db: &DatabaseTransaction) -> Result<(), DbErr> {
 
 /// Reverts the newest `steps` changes.
 async fn revert(db: &DatabaseTransaction, steps: u32) -> Result<(), DbErr> {
-    for name in applied(db).await?.into_iter().rev().take(usize::try_from(steps).unwrap_or(usize::MAX)) {
-        let Some(change) = find(&name) else { return Err(unknown(&name)) };
+    let applied = known(applied(db).await?)?;
+    for change in applied.into_iter().rev().take(usize::try_from(steps).unwrap_or(usize::MAX)) {
         (change.down)(db).await?;
-        let row = Expr::col("version").eq(name);
+        let row = Expr::col("version").eq(change.name);
         db.execute(&Query::delete().from_table("seaql_migrations").and_where(row).take()).await?;
     }
     Ok(())
 }
 
-fn unknown(name: &str) -> DbErr {
-    DbErr::Migration(format!("the change {name} is of another version of petstore"))
+/// Returns the changes with these names.
+///
+/// # Errors
+///
+/// If this binary does not know one of them.
+fn known(names: Vec<String>) -> Result<Vec<&'static Change>, DbErr> {
+    let unknown = |name| DbErr::Migration(format!("the change {name} is of another version of petstore"));
+    names.into_iter().map(|name| find(&name).ok_or_else(|| unknown(name))).collect()
 }
 
 fn find(name: &str) -> Option<&'static Change> {
@@ -158,9 +161,9 @@ pub struct Loss {
 ///
 /// # Errors
 ///
-/// If one of the databases fails.
+/// If one of the databases fails, or this one has a change that this binary does not know.
 pub async fn losses(db: &DatabaseConnection, steps: u32) -> Result<Losses, DbErr> {
-    let applied = applied(db).await?;
+    let applied = known(applied(db).await?)?;
     let trial =
         Database::connect(ConnectOptions::new("sqlite::memory:").max_connections(1).to_owned()).await?;
     for _ in &applied {
@@ -185,7 +188,8 @@ pub async fn losses(db: &DatabaseConnection, steps: u32) -> Result<Losses, DbErr
         }
     }
     let steps = usize::try_from(steps).unwrap_or(usize::MAX);
-    Ok(Losses { migrations: applied.into_iter().rev().take(steps).collect(), removed })
+    let migrations = applied.iter().rev().take(steps).map(|change| change.name.to_owned()).collect();
+    Ok(Losses { migrations, removed })
 }
 
 /// Returns the tables of a SQLite database, and the columns of each.
@@ -223,7 +227,7 @@ async fn end(transaction: DatabaseTransaction, result: Result<(), DbErr>) -> Res
     match result {
         Ok(()) => transaction.commit().await,
         Err(error) => {
-            transaction.rollback().await?;
+            let _ = transaction.rollback().await; // `error` is the cause
             Err(error)
         }
     }
