@@ -157,12 +157,7 @@ impl CoreBreaker {
                 sleep(RETRY_INTERVAL).await;
             }
         };
-        let is_answered = tokio::select! {
-            biased;
-            () = answered => true,
-            () = window() => false,
-        };
-        (!is_answered).then_some(cause)
+        if within_window(answered).await.is_some() { None } else { Some(cause) }
     }
 
     fn open(&self, cause: &str) {
@@ -187,11 +182,19 @@ impl CoreBreaker {
     }
 }
 
-/// Waits for [`PROBE_TIMEOUT`], in steps that are late while this process gets too little processor time: an
-/// answer that has arrived and is not read yet does not count as silence of the core.
-async fn window() {
-    for _ in 0..16 {
-        sleep(PROBE_TIMEOUT / 16).await;
+/// Returns the result of work that takes [`PROBE_TIMEOUT`] at most. That time passes in steps, which are late
+/// while this process gets too little processor time: an answer that has arrived and is not read yet does not
+/// count as silence of the core.
+async fn within_window<T>(work: impl Future<Output = T>) -> Option<T> {
+    let window = async {
+        for _ in 0..16 {
+            sleep(PROBE_TIMEOUT / 16).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        result = work => Some(result),
+        () = window => None,
     }
 }
 
@@ -204,7 +207,7 @@ async fn probe_until_answered(breaker: Weak<CoreBreaker>) {
         loop {
             sleep(PROBE_INTERVAL).await;
             let Some(open) = breaker.upgrade() else { return };
-            if matches!(timeout(PROBE_TIMEOUT, open.probe()).await, Ok(Ok(()))) {
+            if let Some(Ok(())) = within_window(open.probe()).await {
                 open.close();
                 break;
             }
