@@ -240,7 +240,7 @@ impl Store {
     }
 
     /// Returns the result of work in a transaction that may run concurrently with others on PostgreSQL: for
-    /// work that only inserts.
+    /// work that decides nothing by rows that others change.
     async fn transaction_beside_others<T, E, F>(&self, work: F) -> Result<T, E>
     where
         T: Send + 'static,
