@@ -57,9 +57,12 @@ struct AdminClient {
 }
 
 impl AdminSettings {
-    /// Calls a method, and prints its answer: as JSON, or as a [sentence].
+    /// Calls a method, and prints its answer: as JSON, or as a [sentence] about it and the request.
     pub(crate) fn say(&self, method: &str, request: &Value, template: &str) -> Result<(), CliError> {
-        self.print(&self.call(method, request)?, |answer| sentence(template, answer))
+        self.print(&self.call(method, request)?, |answer| {
+            let members = [request, answer].map(|it| it.as_object().cloned().unwrap_or_default());
+            sentence(template, &members.into_iter().flatten().collect())
+        })
     }
 
     /// Calls a method, and prints its answer: as JSON, or as a [table] of one row.

@@ -126,7 +126,7 @@ pub(crate) fn run(AdminCommand { command, settings }: AdminCommand<AccountComman
         }
         AccountCommand::Rename { name, new_name } => {
             let request = json!({ "account": name, "values": { "name": new_name }, "updateMask": "name" });
-            settings.say("UpdateAccount", &request, &format!("account {name} is now {{name}}"))
+            settings.say("UpdateAccount", &request, "account {account} is now {name}")
         }
         AccountCommand::Suspend { name, reason, confirmation } => {
             confirmation.ask(&format!("refuse all keys of account {name} until it is resumed?"))?;

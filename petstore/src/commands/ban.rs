@@ -49,7 +49,7 @@ pub(crate) fn run(AdminCommand { command, settings }: AdminCommand<BanCommand>) 
     match command {
         BanCommand::List => settings.list("ListBans", &json!({}), COLUMNS),
         BanCommand::Lift { id } => {
-            settings.say("LiftBan", &json!({ "keyId": id }), &format!("key {id} is not banned"))
+            settings.say("LiftBan", &json!({ "keyId": id }), "key {keyId} is not banned")
         }
         BanCommand::Add { id, length, reason } => {
             let request = json!({ "keyId": id, "duration": format_duration(length), "reason": reason });

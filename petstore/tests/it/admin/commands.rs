@@ -30,6 +30,20 @@ async fn every_result_is_exactly_one_json_document() {
 }
 
 #[tokio::test]
+async fn keys_and_accounts_are_named_as_they_were_typed() {
+    let installation = petstore_with_a_store().await;
+    installation.json(&["account", "create", "acme", "--plan", "pro"]).await;
+    let created = installation.json(&["key", "create", "--account", "acme"]).await;
+    let id = created["key"]["id"].as_str().unwrap();
+    for typed in [id.to_owned(), format!("{{{id}}}")] {
+        let lifted = installation.run(&["ban", "lift", &typed]).await;
+        assert_eq!((lifted.code, lifted.stdout), (Some(0), format!("key {typed} is not banned\n")));
+    }
+    let renamed = installation.run(&["account", "rename", "acme", "zoo"]).await;
+    assert_eq!((renamed.code, renamed.stdout.as_str()), (Some(0), "account acme is now zoo\n"));
+}
+
+#[tokio::test]
 async fn an_account_has_the_requested_plan() {
     let installation = petstore_with_a_store().await;
     installation.json(&["account", "create", "acme", "--plan", "pro"]).await;
