@@ -50,9 +50,9 @@ pub fn document() -> Value {
     document
 }
 
-/// Returns the schema of a body by its name, such as `Usage`.
-pub(crate) fn schema(name: &str) -> Value {
-    document()["components"]["schemas"][name].take()
+/// Returns the schemas of bodies by their names, such as `Usage`.
+pub(crate) fn schemas() -> Value {
+    document()["components"]["schemas"].take()
 }
 
 /// Returns an Error object for each code that REST has, by code.
