@@ -160,13 +160,18 @@ async fn answer(
         let path: Vec<_> =
             path_params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let query = request.uri().query().unwrap_or_default().to_owned();
-        let has_body = binding.body.is_some() || !request.body().is_end_stream();
-        let body = if has_body { request_body::read_json(request).await? } else { Bytes::new() };
+        let body = body_of(request, binding).await?;
         let message = binding.message(method, &path, &query, &body)?;
         let answer = state.call(method, &message, &credentials, &mut record).await?;
         Ok(json::body(&answer, binding.response_body.as_deref()).to_string())
     };
     finished(method.success_status(), answered.await, record)
+}
+
+/// Returns the body of a request; empty if there is none and none is expected.
+async fn body_of(request: Request, binding: &Binding) -> Result<Bytes, ApiError> {
+    let is_read = binding.body.is_some() || !request.body().is_end_stream();
+    if is_read { request_body::read_json(request).await } else { Ok(Bytes::new()) }
 }
 
 /// Completes an answer. It is not cacheable: it belongs to one operator, and may hold a new key.

@@ -27,6 +27,7 @@ use http::request::Parts;
 use petstore_telemetry::traces::{Root, Span, Within};
 use tokio::{select, time::Instant};
 
+pub(crate) use self::rate_limit::limit_status;
 use self::{
     authenticate::{Unauthenticated, authenticate},
     rate_limit::Admission,

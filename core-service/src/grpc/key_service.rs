@@ -24,13 +24,17 @@ service! {
 }
 
 async fn resolve(core: &Core, request: ResolveKeysRequest) -> Result<ResolveKeysResponse> {
+    let now = core.clock.now();
+    if !request.key_id.is_empty() {
+        return core.store.resolve_key(convert::key_id("key_id", &request.key_id)?, now).await;
+    }
     if !(1..=LIMITS.entries).contains(&request.digests.len()) {
         return Err(refuse("digests", "must be 1 to 1000"));
     }
     let digest = |bytes: Vec<u8>| bytes.try_into().map(KeyDigest);
     let digests = request.digests.into_iter().map(digest).collect::<Result<Vec<_>, _>>();
     let digests = digests.map_err(|_| refuse("digests", "must be 32 bytes long"))?;
-    core.store.resolve_keys(&digests, core.environment, core.clock.now()).await
+    core.store.resolve_keys(&digests, core.environment, now).await
 }
 
 async fn changes(core: &Core, request: ListChangesRequest) -> Result<ListChangesResponse> {

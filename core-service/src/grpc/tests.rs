@@ -56,7 +56,7 @@ impl Shop {
 
     /// Returns the state of a key, and the revision of the answer.
     async fn resolve(&self, digest: &[u8]) -> (Option<ResolvedKey>, i64) {
-        let request = ResolveKeysRequest { digests: vec![digest.to_vec()] };
+        let request = ResolveKeysRequest { digests: vec![digest.to_vec()], ..Default::default() };
         let mut answer = self.keys().resolve_keys(request).await.unwrap().into_inner();
         (answer.keys.pop().and_then(|found| found.key), answer.revision)
     }

@@ -15,8 +15,8 @@ use super::{
     test_support::{new_database, new_file, open_file},
 };
 use crate::domain::{
-    AccountId, Actor, Day, IdempotencyKey, KEPT, ListOrders, ListPets, Minute, NewPet, OperatorName, OrderId,
-    OrderStatus, PageSize, PetId, PetStatus, Role,
+    AccountId, Actor, Day, IdempotencyKey, KEPT, KeyId, ListOrders, ListPets, Minute, NewPet, OperatorName,
+    OrderId, OrderStatus, PageSize, PetId, PetStatus, Role,
 };
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
@@ -113,6 +113,7 @@ async fn make_calls(store: &Store) {
     store.resolve_keys(&[KeyDigest([7; 32])], Some(Environment::Production), NOW).await.unwrap();
     let digests = [1, 2, 3, 4, 5].map(|number| KeyDigest([number; 32]));
     store.resolve_keys(&digests, Some(Environment::Production), NOW).await.unwrap();
+    store.resolve_key(KeyId::generate(NOW), NOW).await.unwrap();
     store.changes_after(ROWS - 10, 100).await.unwrap();
     store.record_key_use(&[("key 7".to_owned(), NOW)]).await.unwrap();
     store.usage_by_day(Some(AccountId(7)), Day(90), "gateway").await.unwrap();

@@ -7,22 +7,24 @@ use axum::{
     extract::{RawPathParams, Request, State},
     response::Response,
 };
-use http::StatusCode;
-use petstore_clock::{Timestamp, UnixMillis};
-use petstore_proto::admin::v1::{Account, AdminErrorReason, Ban, GetAccountResponse, GetKeyResponse, Limits};
+use http::{Method, StatusCode};
+use petstore_clock::UnixMillis;
+use petstore_proto::admin::v1::{Account, AdminErrorReason, GetAccountResponse, GetKeyResponse, Limits};
 use prost_reflect::{DynamicMessage, Value};
 use serde_json::Value as Json;
 
 use super::{
-    AdminState,
+    AdminState, body_of,
     call::{CallRecord, Credentials},
     error::AdminError,
-    finished, method,
+    finished,
+    method::{AdminMethod, Binding},
 };
 use crate::{
     error::ApiError,
     json::usage::limit_status,
-    rate_limit::{BanPeriod, LimitKey, Quota},
+    pipeline,
+    rate_limit::{LimitKey, Quota},
 };
 
 pub(super) const PATH: &str = "/admin/v1/accounts/{account}/limits";
@@ -32,92 +34,58 @@ pub(super) async fn get(
     path_params: RawPathParams,
     request: Request,
 ) -> Response {
-    let credentials = state.authenticate(request.headers(), request.extensions());
-    let key_id = key_id(request.uri().query().unwrap_or_default());
-    drop(request);
     let mut record = CallRecord::default();
     let answered = async {
-        let credentials = credentials?;
+        let credentials = state.authenticate(request.headers(), request.extensions())?;
         let account = path_params.iter().find(|(name, _)| *name == "account").map(|(_, value)| value);
-        status(&state, account.unwrap_or_default(), key_id?, &credentials, &mut record).await
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        // The parameter is the field of the method that finds the key.
+        let binding =
+            Binding { http_method: Method::GET, path: PATH.to_owned(), body: None, response_body: None };
+        let body = body_of(request, &binding).await?;
+        let key = binding.message(&method("GetKey")?, &[], &query, &body)?;
+        status(&state, account.unwrap_or_default(), key, &credentials, &mut record).await
     };
     let answered = answered.await;
     record.method = Some("GetLimitStatus".to_owned());
     finished(StatusCode::OK, answered, record)
 }
 
-/// Returns the key that the query names, if there is one.
-///
-/// # Errors
-///
-/// If the query has anything else. The message names every fault.
-fn key_id(query: &str) -> Result<Option<String>, AdminError> {
-    let mut key_id = None;
-    let mut faults = Vec::new();
-    for (name, value) in method::parameters(query, &mut faults) {
-        if name == "keyId" {
-            key_id = Some(value);
-        } else {
-            faults.push(format!("{name} is no parameter of this operation"));
-        }
-    }
-    if faults.is_empty() { Ok(key_id) } else { Err(ApiError::InvalidParameter(faults.join("; ")).into()) }
-}
-
-/// Returns the body of the answer. The core decides whether the operator may see the account, and knows the
-/// account's limits and the key's owner.
+/// Returns the body of the answer. The core decides whether the operator may see the account and the key.
 async fn status(
     state: &AdminState,
     account: &str,
-    key_id: Option<String>,
+    find_key: DynamicMessage,
     credentials: &Credentials,
     record: &mut CallRecord,
 ) -> Result<String, AdminError> {
-    let answer = find(state, "GetAccount", "account", account, credentials, record).await?;
+    let get_account = method("GetAccount")?;
+    let mut find_account = get_account.request();
+    find_account.set_field_by_name("account", Value::String(account.to_owned()));
+    let answer = state.call(&get_account, &find_account, credentials, record).await?;
     let answer: GetAccountResponse = answer.transcode_to().map_err(|_| ApiError::Internal)?;
     let Account { id: account_id, limits, .. } = answer.account.ok_or(ApiError::Internal)?;
-    let quota = limits.as_ref().and_then(quota).ok_or(ApiError::Internal)?;
-    let (limit_key, ban) = match key_id {
-        Some(written) => {
-            let answer = find(state, "GetKey", "key_id", &written, credentials, record).await?;
-            let answer: GetKeyResponse = answer.transcode_to().map_err(|_| ApiError::Internal)?;
-            let key = answer.key.ok_or(ApiError::Internal)?;
-            if key.account_id != account_id {
-                let message = format!("account {account} has no key {}", key.id);
-                let reason = AdminErrorReason::KeyNotFound;
-                return Err(AdminError::Refused { reason, message, retry_after: None });
-            }
-            let ban = key.ban.as_ref().and_then(period);
-            (LimitKey::ApiKey { account_id, key_id: key.id.into() }, ban)
+    let gateway = &state.gateway;
+    let status = if find_key.has_field_by_name("key_id") {
+        let answer = state.call(&method("GetKey")?, &find_key, credentials, record).await?;
+        let answer: GetKeyResponse = answer.transcode_to().map_err(|_| ApiError::Internal)?;
+        let key = answer.key.ok_or(ApiError::Internal)?;
+        if key.account_id != account_id {
+            let message = format!("account {account} has no key {}", key.id);
+            let reason = AdminErrorReason::KeyNotFound;
+            return Err(AdminError::Refused { reason, message, retry_after: None });
         }
-        None => (LimitKey::Account(account_id), None),
+        let key = gateway.keys.find(&key.id).await.map_err(ApiError::from)?;
+        pipeline::limit_status(gateway, &key).await
+    } else {
+        let quota = limits.as_ref().and_then(quota).ok_or(ApiError::Internal)?;
+        gateway.limiter.inspect(&LimitKey::Account(account_id), quota, UnixMillis(0)).await
     };
-    let settled_at = ban.map_or(UnixMillis(0), |ban| ban.until);
-    let mut status =
-        state.gateway.limiter.inspect(&limit_key, quota, settled_at).await.map_err(ApiError::from)?;
-    status.decision.ban = ban;
-    Ok(Json::Object(limit_status(&status)).to_string())
+    Ok(Json::Object(limit_status(&status.map_err(ApiError::from)?)).to_string())
 }
 
-/// Calls a method of the core whose request has one field.
-async fn find(
-    state: &AdminState,
-    method: &str,
-    field: &str,
-    value: &str,
-    credentials: &Credentials,
-    record: &mut CallRecord,
-) -> Result<DynamicMessage, AdminError> {
-    let method = method::AdminMethod::find(method).ok_or(ApiError::Internal)?;
-    let mut message = method.request();
-    message.set_field_by_name(field, Value::String(value.to_owned()));
-    state.call(&method, &message, credentials, record).await
-}
-
-/// Returns the time of a ban.
-fn period(ban: &Ban) -> Option<BanPeriod> {
-    let moment = |timestamp: Option<Timestamp>| UnixMillis::from_timestamp(timestamp?);
-    Some(BanPeriod { from: moment(ban.create_time)?, until: moment(ban.end_time)? })
+fn method(name: &str) -> Result<AdminMethod, ApiError> {
+    AdminMethod::find(name).ok_or(ApiError::Internal)
 }
 
 fn quota(limits: &Limits) -> Option<Quota> {

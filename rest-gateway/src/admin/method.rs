@@ -87,12 +87,8 @@ impl AdminMethod {
     ///
     /// If the object is not such a request. The text names the fault in one line.
     pub(super) fn read(&self, request: &serde_json::Value) -> Result<DynamicMessage, String> {
-        let members: Vec<_> = request
-            .as_object()
-            .into_iter()
-            .flatten()
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect();
+        let members = request.as_object().ok_or("the request must be an object")?;
+        let members: Vec<_> = members.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
         let mut message = self.request();
         let fields: Vec<_> = self.0.input().fields().collect();
         let faults = json::set_members(&mut message, &fields, &members, "");
@@ -227,7 +223,7 @@ impl Binding {
 
 /// Returns the parameters of a query, each with its value. Adds the faults that do not belong to a single
 /// parameter.
-pub(super) fn parameters(query: &str, faults: &mut Vec<String>) -> Vec<(String, String)> {
+fn parameters(query: &str, faults: &mut Vec<String>) -> Vec<(String, String)> {
     let decoded = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8().map(String::from);
     let mut parameters: Vec<(String, String)> = Vec::new();
     for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {

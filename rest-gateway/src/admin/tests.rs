@@ -210,6 +210,15 @@ async fn every_fault_of_a_request_is_named_in_one_message_without_a_call() {
     assert_eq!(tested.calls(), 0);
 }
 
+#[test]
+fn a_request_of_a_command_is_an_object() {
+    let method = AdminMethod::find("ListBans").unwrap();
+    assert!(method.read(&json!({})).is_ok());
+    for other in [json!(null), json!([]), json!("x"), json!(5)] {
+        assert_eq!(method.read(&other).unwrap_err(), "the request must be an object", "{other}");
+    }
+}
+
 #[tokio::test]
 async fn a_refusal_of_the_core_is_mapped_by_the_error_table() {
     for (reason, expected) in [

@@ -65,7 +65,7 @@ impl KeyService {
 
     /// Returns `true` once the core has listed changes, while it has every method that a gateway needs.
     pub(super) fn has_been_ready(&self) -> bool {
-        self.answered_once.load(Ordering::Relaxed) && !self.is_too_old.load(Ordering::Relaxed)
+        self.answered_once.load(Ordering::Acquire) && !self.is_too_old.load(Ordering::Relaxed)
     }
 
     /// Returns `true` if it listed changes when it was last asked.
@@ -79,8 +79,8 @@ impl KeyService {
         if self.is_away.load(Ordering::Relaxed) {
             return Err(CoreAway);
         }
-        let request =
-            ResolveKeysRequest { digests: digests.iter().map(|digest| digest.0.to_vec()).collect() };
+        let digests = digests.iter().map(|digest| digest.0.to_vec()).collect();
+        let request = ResolveKeysRequest { digests, ..ResolveKeysRequest::default() };
         let attempts = retry_once(&self.retries, Instant::now() + DEADLINE, |left| {
             let mut client = self.client.clone();
             let mut request = Request::new(request.clone());
@@ -101,19 +101,31 @@ impl KeyService {
         })
     }
 
+    /// Returns what the core knows of the key with this identifier.
+    pub(super) async fn find(&self, key_id: &str) -> Result<ResolveKeysResponse, CoreAway> {
+        let question = ResolveKeysRequest { key_id: key_id.to_owned(), ..ResolveKeysRequest::default() };
+        let answer = within_deadline(self.client.clone().resolve_keys(request(question))).await;
+        answer.map_err(|status| {
+            tracing::debug!(error = failure_text(&status), "could not find an API key");
+            CoreAway
+        })
+    }
+
     pub(super) async fn list_changes(&self, after_revision: i64) -> Result<ListChangesResponse, CoreAway> {
         let mut request = Request::new(ListChangesRequest { after_revision });
         request.set_timeout(CHANGES_DEADLINE);
         let mut client = self.client.clone();
         let answer = timeout(CHANGES_DEADLINE, client.list_changes(request)).await;
         let answer = answer.unwrap_or_else(|_| Err(overdue())).map(Response::into_inner);
+        if let Ok(answer) = &answer {
+            self.note_methods(&answer.methods); // first, because `answered_once` makes the gateway ready
+        }
         self.is_away.store(answer.is_err(), Ordering::Relaxed);
-        let answered_before = self.answered_once.fetch_or(answer.is_ok(), Ordering::Relaxed);
+        let answered_before = self.answered_once.fetch_or(answer.is_ok(), Ordering::Release);
         // Logs one line when the core begins to refuse and one when it is back, instead of one a second. The
         // breaker of the transport logs that the core does not answer.
         match &answer {
-            Ok(answer) => {
-                self.note_methods(&answer.methods);
+            Ok(_) => {
                 if self.was_refused.swap(false, Ordering::Relaxed) || !answered_before {
                     tracing::info!("the core answers");
                 }

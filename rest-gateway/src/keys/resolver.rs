@@ -114,6 +114,19 @@ impl KeyResolver {
         Ok(known)
     }
 
+    /// Returns the key with this identifier, in any state and environment. Always asks the core.
+    ///
+    /// # Errors
+    /// [`KeyError::Unknown`] or [`KeyError::CoreAway`].
+    pub(crate) async fn find(&self, key_id: &str) -> Result<Arc<KnownKey>, KeyError> {
+        let (asked_at, history) = (self.0.clock.now(), self.0.changes.history());
+        let answer = self.0.core.find(key_id).await.map_err(|CoreAway| KeyError::CoreAway)?;
+        let found = answer.keys.into_iter().find_map(|found| found.key).ok_or(KeyError::Unknown)?;
+        let stamp = Stamp { account_id: found.account_id, revision: answer.revision, history, asked_at };
+        let entry = CachedKey::read(found, Arc::default(), stamp);
+        entry.map(|entry| entry.key).ok_or(KeyError::CoreAway)
+    }
+
     /// Returns the key's last ban, as the core and this gateway know it.
     pub(crate) fn last_ban(&self, key: &KnownKey) -> Option<LastBan> {
         self.0.imposed.last_ban(key)

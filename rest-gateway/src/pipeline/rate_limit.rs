@@ -138,23 +138,33 @@ fn settled_at(last_ban: Option<&LastBan>) -> UnixMillis {
 /// ban. It has a separate limit, which is shown only when it refuses.
 async fn admit_to_usage(gateway: &GatewayState, key: Arc<KnownKey>) -> Admission {
     let own = LimitKey::Usage(key.account_id);
-    let (limit_key, quota, last_ban) = (limit_key(gateway, &key), key.quota, last_ban(gateway, &key));
     let taken = take(gateway, &own, USAGE_QUOTA).await;
-    let admission = admission(gateway, &own, USAGE_QUOTA, taken, Ok(key));
+    let admission = admission(gateway, &own, USAGE_QUOTA, taken, Ok(Arc::clone(&key)));
     if admission.verdict.is_err() {
         return admission;
     }
-    match gateway.limiter.inspect(&limit_key, quota, settled_at(last_ban.as_ref())).await {
+    match limit_status(gateway, &key).await {
         Ok(limit_status) => {
-            let Judged { decision, .. } = Judged::new(limit_status.decision, last_ban.as_ref());
-            let limit_status = Some(LimitStatus { decision, ..limit_status });
-            Admission { decision: Some(decision), limit_status, ..admission }
+            let decision = Some(limit_status.decision);
+            Admission { decision, limit_status: Some(limit_status), ..admission }
         }
         Err(unavailable) => {
-            let decision = Some(undecided(quota, gateway.clock.now()));
+            let decision = Some(undecided(key.quota, gateway.clock.now()));
             Admission { verdict: Err(unavailable.into()), decision, ..admission }
         }
     }
+}
+
+/// Returns the limits of the key's account, and the key's strikes and ban. Counts nothing.
+pub(crate) async fn limit_status(
+    gateway: &GatewayState,
+    key: &KnownKey,
+) -> Result<LimitStatus, LimiterUnavailable> {
+    let last_ban = last_ban(gateway, key);
+    let settled_at = settled_at(last_ban.as_ref());
+    let limit_status = gateway.limiter.inspect(&limit_key(gateway, key), key.quota, settled_at).await?;
+    let Judged { decision, .. } = Judged::new(limit_status.decision, last_ban.as_ref());
+    Ok(LimitStatus { decision, ..limit_status })
 }
 
 /// Returns the counters that a request with the key counts against.

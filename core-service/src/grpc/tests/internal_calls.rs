@@ -42,12 +42,18 @@ async fn calls_about_keys_and_changes_are_answered_or_refused() {
     let shop = Shop::open().await;
     for len in [0, 1, 31, 33, 100_000] {
         let digests = vec![vec![0; 32], vec![0; len]];
-        assert_refused(shop.keys().resolve_keys(ResolveKeysRequest { digests }).await, "a digest");
+        assert_refused(
+            shop.keys().resolve_keys(ResolveKeysRequest { digests, ..Default::default() }).await,
+            "a digest",
+        );
     }
     for digests in [vec![], vec![vec![0; 32]; 1_001]] {
-        assert_refused(shop.keys().resolve_keys(ResolveKeysRequest { digests }).await, "digests");
+        assert_refused(
+            shop.keys().resolve_keys(ResolveKeysRequest { digests, ..Default::default() }).await,
+            "digests",
+        );
     }
-    let same = ResolveKeysRequest { digests: vec![vec![0; 32]; 1_000] };
+    let same = ResolveKeysRequest { digests: vec![vec![0; 32]; 1_000], ..Default::default() };
     assert_eq!(shop.keys().resolve_keys(same).await.unwrap().into_inner().keys, []);
     for after_revision in NUMBERS {
         shop.keys().list_changes(ListChangesRequest { after_revision }).await.expect("the changes");

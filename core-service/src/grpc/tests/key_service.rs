@@ -55,7 +55,7 @@ async fn many_keys_resolve_in_one_call_as_each_alone() {
         digests.push(issued.key.digest().0.to_vec());
     }
     let resolve = async |digests: &[Vec<u8>]| {
-        let request = ResolveKeysRequest { digests: digests.to_vec() };
+        let request = ResolveKeysRequest { digests: digests.to_vec(), ..Default::default() };
         shop.keys().resolve_keys(request).await.map(tonic::Response::into_inner)
     };
     let mut alone = Vec::new();
@@ -104,7 +104,12 @@ async fn the_largest_answer_about_keys_fits_into_a_message() {
         digests.push(issued.key.digest().0.to_vec());
     }
     store.suspend_account(&Actor::LOCAL, &name, Some(reason()), START).await.unwrap();
-    let answer = shop.keys().resolve_keys(ResolveKeysRequest { digests }).await.unwrap().into_inner();
+    let answer = shop
+        .keys()
+        .resolve_keys(ResolveKeysRequest { digests, ..Default::default() })
+        .await
+        .unwrap()
+        .into_inner();
     let key = answer.keys.iter().map(FoundKey::encoded_len).max().unwrap();
     assert!(key > 1_600, "both texts are in the answer: {key} bytes");
     // Includes tag and length of each, and larger numbers.
@@ -127,7 +132,12 @@ async fn hundreds_of_keys_of_a_suspended_account_resolve_in_one_call() {
     }
     let reason = domain::Remark::reason(&"\u{5BB5}".repeat(200)).unwrap().unwrap();
     store.suspend_account(&Actor::LOCAL, &name, Some(reason), START).await.unwrap();
-    let answer = shop.keys().resolve_keys(ResolveKeysRequest { digests }).await.unwrap().into_inner();
+    let answer = shop
+        .keys()
+        .resolve_keys(ResolveKeysRequest { digests, ..Default::default() })
+        .await
+        .unwrap()
+        .into_inner();
     assert_eq!(answer.keys.len(), 400);
     assert!(answer.encoded_len() > LIMITS.message);
 }

@@ -11,7 +11,7 @@ use sea_orm::{
 };
 
 use crate::{
-    domain::{KeyState, PetStoreError},
+    domain::{KeyId, KeyState, PetStoreError},
     store::{
         Store,
         changes::revision_missing,
@@ -35,6 +35,24 @@ impl Store {
         environment: Option<Environment>,
         now: UnixMillis,
     ) -> Result<ResolveKeysResponse, PetStoreError> {
+        let of_environment = environment.map(|environment| {
+            Expr::col((api_key::Entity, api_key::Column::Prefix)).eq(environment.key_prefix())
+        });
+        let of_digests = Expr::col((api_key::Entity, api_key::Column::Digest)).is_in(padded(digests));
+        self.resolve(Condition::all().add(of_digests).add_option(of_environment), now).await
+    }
+
+    /// Returns the state at `now` of the key with this identifier, as [`Self::resolve_keys`] does.
+    pub(crate) async fn resolve_key(
+        &self,
+        id: KeyId,
+        now: UnixMillis,
+    ) -> Result<ResolveKeysResponse, PetStoreError> {
+        let is_it = Expr::col((api_key::Entity, api_key::Column::Id)).eq(id.to_string());
+        self.resolve(Condition::all().add(is_it), now).await
+    }
+
+    async fn resolve(&self, which: Condition, now: UnixMillis) -> Result<ResolveKeysResponse, PetStoreError> {
         let query = Query::select()
             .expr_as(Expr::col((revision::Entity, revision::Column::Value)), "revision")
             .expr_as(Expr::col((api_key::Entity, api_key::Column::Id)), "key_id")
@@ -58,15 +76,7 @@ impl Store {
                 (ban::Entity, ban::Column::Reason),
             ])
             .from(revision::Entity)
-            .join(
-                JoinType::LeftJoin,
-                api_key::Entity,
-                Condition::all()
-                    .add(Expr::col((api_key::Entity, api_key::Column::Digest)).is_in(padded(digests)))
-                    .add_option(environment.map(|environment| {
-                        Expr::col((api_key::Entity, api_key::Column::Prefix)).eq(environment.key_prefix())
-                    })),
-            )
+            .join(JoinType::LeftJoin, api_key::Entity, which)
             .join(
                 JoinType::LeftJoin,
                 account::Entity,

@@ -237,7 +237,9 @@ impl Caller {
             let reported = keys.report_use(within(CALL_TIMEOUT, ReportUseRequest { uses })).await;
             self.count("report use", reported.is_ok()).await;
             let digests = vec![vec![7; 32]]; // of no key
-            let resolved = keys.resolve_keys(within(CALL_TIMEOUT, ResolveKeysRequest { digests })).await;
+            let resolved = keys
+                .resolve_keys(within(CALL_TIMEOUT, ResolveKeysRequest { digests, ..Default::default() }))
+                .await;
             self.count("resolve a key", resolved.is_ok()).await;
             tokio::time::sleep(RETRY_INTERVAL / 4).await;
         }
