@@ -1,5 +1,5 @@
-//! Tests of the rules, against limiters that are right and limiters that are wrong, and against forged records.
-//! Each rule has a record that violates it.
+//! Tests of the rules, against limiters that are right and limiters that are wrong, and against forged
+//! records. Each rule has a record that violates it.
 
 use proptest::prelude::{prop, prop_assert, proptest};
 
