@@ -70,9 +70,9 @@ pub(super) fn check(conditions: &Conditions, records: &[Record]) -> Report {
     judge.report
 }
 
-/// Returns the HTTP status that the contract gives to a code.
+/// Returns the HTTP status that the error guide gives to a code.
 pub(super) fn http_status(code: &str) -> Option<u16> {
-    let row = include_str!("../../../../docs/contract.md")
+    let row = include_str!("../../../../docs/errors.md")
         .lines()
         .find_map(|line| line.strip_prefix("| `")?.strip_prefix(code)?.strip_prefix("` | "));
     row?.get(..3)?.parse().ok()
