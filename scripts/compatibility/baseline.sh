@@ -1,7 +1,8 @@
-# Sourced. The interfaces that clients may rely on: those of the last release, a tag or commit that the file `baseline`
-# names. `git show` needs the history down to it.
-baseline=$(<scripts/compatibility/baseline)
-git cat-file -e "$baseline^{commit}" 2>/dev/null || {
-  echo "error: the interfaces are compared with $baseline, which this clone lacks: run git fetch --unshallow --tags" >&2
+# Sourced. Sets `baseline` to the last release: the newest tag v* before this commit. Until there is one, the commit in
+# the file `baseline` stands for it.
+if [ "$(git rev-parse --is-shallow-repository)" != false ]; then
+  echo "error: this clone lacks the history that names the last release: run git fetch --unshallow --tags" >&2
   exit 1
-}
+fi
+baseline=$(git describe --tags --abbrev=0 --match 'v[0-9]*' --exclude '*-*' HEAD^ 2>/dev/null) ||
+  baseline=$(<scripts/compatibility/baseline)
