@@ -22,6 +22,10 @@ mod m0001_baseline;
 /// "petstore" in ASCII.
 const ADVISORY_LOCK: i64 = i64::from_be_bytes(*b"petstore");
 
+/// Text between the name of a change that removes something and the release from which that is unused, such
+/// as `1_2_0`.
+const UNUSED_SINCE: &str = "_unused_since_";
+
 /// Work on the schema within a transaction.
 type Work =
     for<'a> fn(&'a DatabaseTransaction) -> Pin<Box<dyn Future<Output = Result<(), DbErr>> + Send + 'a>>;
@@ -72,6 +76,21 @@ pub async fn status(db: &DatabaseConnection) -> Result<Vec<Migration>, DbErr> {
     let unknown = applied.iter().filter(|name| find(name).is_none());
     let unknown = unknown.map(|name| Migration { name: name.clone(), state: MigrationState::Unknown });
     Ok(known.chain(unknown).collect())
+}
+
+/// Returns `true` if this release can use a schema with a change of a newer release: one that only adds, or
+/// removes what this release no longer uses. The change's name says so (`migrations/README.md`).
+#[must_use]
+pub fn suits_this_release(change: &str) -> bool {
+    let numbers = |version: &str, separator| -> Option<Vec<u32>> {
+        version.split(separator).map(|number| number.parse().ok()).collect()
+    };
+    match change.split_once(UNUSED_SINCE) {
+        None => true,
+        Some((_, release)) => {
+            numbers(release, '_').is_some_and(|since| Some(since) <= numbers(env!("CARGO_PKG_VERSION"), '.'))
+        }
+    }
 }
 
 /// Applies the pending changes one by one. Does nothing, and takes no lock, if there are none.

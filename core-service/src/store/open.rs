@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use petstore_migrations::{Migration, MigrationState};
+use petstore_migrations::{Migration, MigrationState, suits_this_release};
 
 use crate::{DatabaseUrl, domain::Cause};
 
@@ -17,13 +17,16 @@ pub struct OpenOptions {
     pub quick_check: bool,
 }
 
-/// Refuses a schema that a newer release has changed, or that was made before release 1.0.0.
+/// Refuses a schema that lacks what this release uses, because a newer release removed it, or that was made
+/// before release 1.0.0. Additions of newer releases are no obstacle: during a rollout, cores of two releases
+/// start on one store.
 pub(super) fn require_known(url: &DatabaseUrl, schema: &[Migration]) -> Result<(), OpenError> {
-    match schema.iter().rfind(|migration| migration.state == MigrationState::Unknown) {
-        Some(_) if schema.iter().any(|migration| migration.name == "m0001_pets") => {
-            Err(OpenError::SchemaBeforeRelease(url.clone()))
-        }
-        Some(unknown) => Err(OpenError::SchemaNewer { store: url.clone(), migration: unknown.name.clone() }),
+    if schema.iter().any(|migration| migration.name == "m0001_pets") {
+        return Err(OpenError::SchemaBeforeRelease(url.clone()));
+    }
+    let mut newer = schema.iter().filter(|migration| migration.state == MigrationState::Unknown);
+    match newer.rfind(|migration| !suits_this_release(&migration.name)) {
+        Some(removal) => Err(OpenError::SchemaNewer { store: url.clone(), migration: removal.name.clone() }),
         None => Ok(()),
     }
 }
@@ -45,10 +48,10 @@ fn version(schema: &[Migration]) -> u32 {
 
 /// Refuses a schema that lacks changes.
 pub(super) fn require_current(url: &DatabaseUrl, schema: &[Migration]) -> Result<(), OpenError> {
-    if schema.iter().all(|migration| migration.state == MigrationState::Applied) {
-        Ok(())
-    } else {
+    if schema.iter().any(|migration| migration.state == MigrationState::Pending) {
         Err(OpenError::SchemaOlder(url.clone()))
+    } else {
+        Ok(())
     }
 }
 
@@ -99,12 +102,12 @@ pub enum OpenError {
         #[source]
         cause: Cause,
     },
-    /// The schema has changes that this binary does not know.
+    /// A newer release has removed something from the schema that this binary may use.
     #[error("the schema of {store} is newer than this binary: it has {migration}")]
     SchemaNewer {
         /// The store.
         store: DatabaseUrl,
-        /// The newest unknown change.
+        /// The newest change that this binary does not suit.
         migration: String,
     },
     /// The schema was made by a build before release 1.0.0.

@@ -218,17 +218,21 @@ async fn a_truncated_file_is_refused_and_left_unchanged() {
 }
 
 #[tokio::test]
-async fn the_schema_of_another_version_is_refused() {
+async fn the_schema_of_another_version_is_refused_unless_it_only_adds() {
     let (store, folder) = new_file().await;
     let path = folder.path().join("petstore.db");
-    let newer = "INSERT INTO seaql_migrations (version, applied_at) VALUES ('m9999_later', 0)";
+    let newer = "INSERT INTO seaql_migrations (version, applied_at) VALUES ('m9998_unused_since_99_0_0', 0), \
+                 ('m9999_later', 0)";
     store.writer.execute_unprepared(newer).await.unwrap();
     let error = refusal(&path, MIGRATE).await;
-    assert!(
-        matches!(&error, OpenError::SchemaNewer { migration, .. } if migration == "m9999_later"),
-        "{error}"
-    );
+    let named = "m9998_unused_since_99_0_0";
+    assert!(matches!(&error, OpenError::SchemaNewer { migration, .. } if migration == named), "{error}");
 
+    let suited = "DELETE FROM seaql_migrations WHERE version = 'm9998_unused_since_99_0_0'";
+    store.writer.execute_unprepared(suited).await.unwrap();
+    for options in [MIGRATE, AS_IT_IS] {
+        Store::open(&url(&path), options).await.unwrap().close().await;
+    }
     let earlier = "UPDATE seaql_migrations SET version = 'm0001_pets' WHERE version = 'm9999_later'";
     store.writer.execute_unprepared(earlier).await.unwrap();
     let error = refusal(&path, MIGRATE).await.to_string();
