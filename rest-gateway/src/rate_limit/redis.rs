@@ -253,7 +253,7 @@ impl RateLimiter for RedisLimiter {
         let is_plain = |character: &char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_');
         let name: String = name.chars().filter(is_plain).take(64).collect();
         let mut installation = self.installation.write().unwrap_or_else(PoisonError::into_inner);
-        if installation.as_deref() != Some(&name) {
+        if !name.is_empty() && installation.as_deref() != Some(&name) {
             *installation = Some(name.into());
         }
     }

@@ -102,17 +102,12 @@ struct Names {
 }
 
 fn names(installation: &str, limit_key: &LimitKey) -> Names {
-    let owner = |caller: &str, suffix: &str| {
-        // A core of an older release gives no name: its gateways use the keys without one.
-        let colon = if installation.is_empty() { "" } else { ":" };
-        ["pet:", installation, colon, "{", caller, "}", suffix].concat()
-    };
+    let owner = |caller: &str, suffix: &str| ["pet:", installation, ":{", caller, "}", suffix].concat();
     let alone = |owner| Names { owner, abuse: None };
     let mut number = itoa::Buffer::new();
     match limit_key {
         LimitKey::ApiKey { account_id, key_id } => {
             let owner = owner(number.format(*account_id), "");
-            // Earlier releases kept another record under `{account}:key`.
             Names { abuse: Some([owner.as_str(), "/strikes/", key_id].concat()), owner }
         }
         LimitKey::Account(account_id) => alone(owner(number.format(*account_id), "")),
@@ -139,10 +134,5 @@ mod tests {
         assert_eq!(names(LimitKey::Usage(42)), ("pet:live-7:{42}/usage".into(), None));
         let address = LimitKey::Address("2001:db8::1".parse::<IpAddr>().unwrap().into());
         assert_eq!(names(address), ("pet:live-7:{2001:db8::/64}".into(), None));
-    }
-
-    #[test]
-    fn without_an_installation_key_names_equal_those_of_older_releases() {
-        assert_eq!(names("", &LimitKey::Account(42)).owner, "pet:{42}");
     }
 }

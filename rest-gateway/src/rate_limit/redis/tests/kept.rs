@@ -1,6 +1,6 @@
 //! Tests of the records in Redis: their keys, content and expiry.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, time::Duration};
 
 use futures_util::future::join_all;
 use petstore_test_servers::servers::{RedisCluster, RedisOptions, RedisServer};
@@ -11,6 +11,52 @@ use crate::rate_limit::{
 };
 
 const HOUR: i64 = 3_600_000;
+
+/// Every key that a gateway writes, with its type and its value: big-endian numbers, times in Unix
+/// milliseconds. Gateways of two releases share these records during a rollout, so no release of version 1
+/// changes this text (docs/contract.md, 6.2.3; migrations/README.md).
+///
+/// - Windows of an account, its requests for usage, an address or a probe: start of the minute (6 bytes),
+///   requests in it (5), start of the day (6), requests in it (5), end of the abuse state of its keys (6).
+/// - Abuse state of a key: start of the refused period (6), its end (6), start of the strikes (6), their end
+///   (6), number of strikes (5).
+const RECORDS: &str = "\
+pet:live-test:{192.0.2.1} string 01a1fa4225dc000000000101a1f640bc000000000001000000000000
+pet:live-test:{1} string 01a1fa422000000000000201a1f640bc00000000000201a1fa4c37fc
+pet:live-test:{1}/strikes/1/any string 01a1fa42200001a1fa430a6001a1fa4225dc01a1fa4b4d9c0000000001
+pet:live-test:{1}/usage string 01a1fa4225dc000000000101a1f640bc000000000001000000000000
+pet:live-test:{2001:db8::/64} string 01a1fa4225dc000000000101a1f640bc000000000001000000000000
+pet:{probe} string 01a1fa4225dc000000000101a1f640bc000000000001000000000000
+";
+
+/// Script that lists all keys, their types and values.
+const LIST: &str = "
+    local lines = {}
+    for i, key in ipairs(redis.call('KEYS', '*')) do
+        local value = redis.call('GET', key):gsub('.', function(byte) return ('%02x'):format(byte:byte()) end)
+        lines[i] = key .. ' ' .. redis.call('TYPE', key).ok .. ' ' .. value
+    end
+    table.sort(lines)
+    return lines";
+
+#[tokio::test]
+async fn records_keep_the_form_that_other_releases_read_and_write() {
+    let redis = RedisServer::start(RedisOptions::default()).await;
+    let (limiter, hand) = patient_limiter(&[redis.url()]);
+    let quota = Quota { per_minute: 2, per_day: 9 };
+    let take = async |limit_key: &LimitKey| limiter.take(limit_key, quota, NEVER).await.unwrap();
+    for _ in 0..3 {
+        take(&key(1, "any")).await;
+    }
+    hand.advance(Duration::from_millis(1_500));
+    take(&key(1, "any")).await; // a strike
+    take(&LimitKey::Usage(1)).await;
+    for address in ["192.0.2.1", "2001:db8::1"] {
+        take(&LimitKey::Address(address.parse::<IpAddr>().unwrap().into())).await;
+    }
+    limiter.probe().await.unwrap();
+    assert_eq!(redis.cli(&["EVAL", LIST, "0"]).await + "\n", RECORDS);
+}
 
 #[tokio::test]
 async fn all_state_of_an_account_is_in_one_slot() {
