@@ -282,7 +282,30 @@ mod tests {
             let key = ApiKey::generate(environment);
             assert_eq!(key.expose().len(), 45);
             assert!(key.expose().starts_with(environment.key_prefix()));
+            assert!(key.expose().ends_with(key.last_four()) && key.last_four().len() == 4);
             assert_eq!(ApiKey::parse(key.expose()).unwrap().environment(), environment);
+        }
+    }
+
+    #[test]
+    fn an_environment_is_written_and_read_by_its_name() {
+        for (environment, name) in
+            [(Environment::Production, "production"), (Environment::Staging, "staging")]
+        {
+            assert_eq!((environment.to_string().as_str(), name.parse()), (name, Ok(environment)));
+        }
+        assert_eq!("Staging".parse::<Environment>(), Err("must be production or staging"));
+    }
+
+    #[test]
+    fn a_right_checksum_does_not_make_up_for_a_wrong_length_or_character() {
+        let zeros = |count| "0".repeat(count);
+        for (secret, is_secret) in
+            [(zeros(30), true), (zeros(29), false), (zeros(31), false), (zeros(29) + "-", false)]
+        {
+            let signed = format!("pet_op_{secret}");
+            let whole: String = signed.chars().chain(checksum(&signed).map(char::from)).collect();
+            assert_eq!(is_whole("pet_op_", &whole), is_secret, "{whole}");
         }
     }
 
