@@ -85,7 +85,7 @@ pub(crate) async fn head(stream: &mut (impl AsyncRead + Unpin)) -> String {
 }
 
 /// Reads the head and the body of the next answer. Returns the head.
-async fn whole_answer(stream: &mut TcpStream) -> String {
+pub(crate) async fn whole_answer(stream: &mut TcpStream) -> String {
     let head = head(stream).await;
     let lower = head.to_lowercase();
     let len = lower.split("content-length: ").nth(1).map_or("0", |rest| rest.split("\r\n").next().unwrap());

@@ -1,6 +1,7 @@
 //! The process as an operator runs it: its start and end, log, metrics, traces, memory, and secrets.
 
 mod admin_port;
+mod drains;
 mod logs;
 mod memory;
 mod metrics;

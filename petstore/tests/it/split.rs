@@ -54,7 +54,7 @@ async fn start_core(installation: &Installation, address: &str) -> Server {
     installation.start(&["core", "--grpc-addr", address, "--admin-addr", "127.0.0.1:0"]).await
 }
 
-async fn start_gateway(installation: &Installation, core: &str) -> Server {
+pub(crate) async fn start_gateway(installation: &Installation, core: &str) -> Server {
     let core = format!("http://{core}");
     let ports = ["--http-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"];
     installation.start(&[["gateway", "--core-url", &core].as_slice(), &ports].concat()).await

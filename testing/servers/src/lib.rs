@@ -1,7 +1,7 @@
 //! Real servers and faults between processes, for tests of any crate. This crate does not depend on the
 //! service.
 //!
-//! - [`servers`] are real: Redis, Redis Cluster and PostgreSQL, which a test may pause and kill.
+//! - [`servers`] are real: Redis, Redis Cluster and PostgreSQL, which a test may pause and kill; and HAProxy.
 //! - [`faults`] occur between two processes: a proxy that delays, holds, cuts and refuses.
 //! - [`eventually()`] waits for asynchronous work of a process, with a deadline.
 //!
