@@ -46,6 +46,21 @@ impl<S: Copy + Eq + Hash, T> FairQueue<S, T> {
         Some(item)
     }
 
+    /// Returns the number of turns until a new item of the sender has had its own. Later items of senders
+    /// with fewer may still come before it.
+    pub(crate) fn turns_until_served(&self, sender: S) -> usize {
+        let (own, others) = match self.by_sender.get(&sender) {
+            Some(items) => (items.len(), self.turns.len() - 1),
+            None => (0, self.turns.len()),
+        };
+        let rounds = own + 1;
+        rounds.saturating_mul(others + 1).min(self.len + 1)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -82,6 +97,16 @@ mod tests {
         assert_eq!(queue.pop(|sender| sender != 'a'), Some(('b', 1)));
         assert_eq!(queue.pop(|sender| sender != 'a'), None);
         assert_eq!((queue.pop(|_| true), queue.len()), (Some(('a', 1)), 1));
+    }
+
+    #[test]
+    fn a_new_item_waits_for_the_items_of_its_sender_and_as_many_of_each_other() {
+        let mut queue = FairQueue::default();
+        assert_eq!(queue.turns_until_served('a'), 1);
+        for sender in ['a', 'a', 'a', 'b'] {
+            queue.push(sender, ());
+        }
+        assert_eq!(['a', 'b', 'c'].map(|sender| queue.turns_until_served(sender)), [5, 4, 3]);
     }
 
     proptest! {

@@ -5,6 +5,7 @@ mod drains;
 mod logs;
 mod memory;
 mod metrics;
+mod overload;
 mod secrets;
 mod start;
 mod stop;

@@ -8,7 +8,7 @@ mod postgres_tls;
 mod power_cuts;
 mod replicas;
 mod sqlite_faults;
-mod waiting_writes;
+pub(crate) mod waiting_writes;
 
 use std::{path::Path, time::Duration};
 

@@ -13,7 +13,7 @@ use super::{
     breaker::{CoreBreaker, CoreNotAnswering},
     failure::failure_text,
     methods::BatchedMessage,
-    permits::Permits,
+    permits::{Overloaded, Permits},
     retry::{RetryBudget, is_caused_by, retry_once},
     traced::{self, TracedTransport},
     transport::{CoreTransport, NamedTransport},
@@ -117,8 +117,9 @@ impl CoreClient {
     ) -> Result<M::Response, ApiError> {
         let deadline = Instant::now() + DEADLINE;
         let permits = if M::IS_WRITE { &self.writes } else { &self.reads };
+        let permit = permits.acquire(caller.account_id)?;
         let attempts = pin!(async {
-            let _permit = permits.acquire(caller.account_id).await;
+            let _permit = permit.await;
             retry_once(&self.retries, deadline, |_| self.attempt(message.clone(), caller, deadline)).await
         });
         within(deadline, attempts, caller).await
@@ -193,6 +194,12 @@ where
     let deadline = Instant::now() + DEADLINE;
     let attempts = retry_once(retries, deadline, |left| rpc(request(message.clone(), caller, left)));
     within(deadline, attempts, caller).await.map(tonic::Response::into_inner)
+}
+
+impl From<Overloaded> for ApiError {
+    fn from(Overloaded: Overloaded) -> Self {
+        Self::Overloaded { retry_after: None }
+    }
 }
 
 async fn within<T>(

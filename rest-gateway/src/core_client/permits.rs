@@ -1,13 +1,18 @@
 //! Permits of calls in flight. Reads and writes have separate permits, and accounts share them fairly: one
 //! account's waiting writes delay neither the reads nor the writes of others.
+//!
+//! A call that would wait too long is refused at once (docs/contract.md, 10.7). The expected wait is the
+//! number of turns until the call has its own, times the mean time between two permits. Otherwise an
+//! overloaded core would serve only calls that have waited until shortly before their deadline.
 
 use std::{
     collections::HashMap,
     future::pending,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
 
 use crate::fair_queue::FairQueue;
 
@@ -18,6 +23,14 @@ pub(super) const MAX_IN_FLIGHT: usize = 128;
 /// Maximum number of these that one account may hold, so that some permits are left for others.
 pub(super) const MAX_OF_ACCOUNT: usize = 96;
 
+/// Expected wait for a permit from which on calls are refused. It is the time in `Retry-After`, and leaves
+/// most of a call's deadline to the call.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+
+/// Number of permits over which the time between two is averaged (exponentially weighted). A core answers in
+/// batches, so that many permits become free at once.
+const AVERAGED: u32 = 128;
+
 /// Permits of one kind of call.
 #[derive(Debug, Default)]
 pub(super) struct Permits(Mutex<State>);
@@ -27,7 +40,15 @@ struct State {
     in_flight: usize,
     by_account: HashMap<i64, usize>,
     waiting: FairQueue<i64, Waiting>,
+    /// Time at which the last waiting call got its permit, or at which the first one began to wait.
+    granted_at: Option<Instant>,
+    /// Mean time between two permits since calls wait, which grows from 0.
+    interval: Duration,
 }
+
+/// Error of a call that would wait too long for a permit.
+#[derive(Debug)]
+pub(super) struct Overloaded;
 
 #[derive(Debug)]
 struct Waiting {
@@ -43,23 +64,32 @@ pub(super) struct Permit {
 }
 
 impl Permits {
-    /// Waits for a permit. Accounts take turns, and a caller that gives up leaves the queue.
-    pub(super) async fn acquire(self: &Arc<Self>, account_id: i64) -> Permit {
+    /// Returns a permit as soon as there is one. Accounts take turns, and a caller that gives up leaves the
+    /// queue.
+    pub(super) fn acquire(
+        self: &Arc<Self>,
+        account_id: i64,
+    ) -> Result<impl Future<Output = Permit> + use<>, Overloaded> {
         let granted = {
             let mut state = self.state();
             // If there is room for the account, its queue is empty.
             if state.in_flight < MAX_IN_FLIGHT && state.of_account(account_id) < MAX_OF_ACCOUNT {
                 state.enter(account_id);
-                return Permit { permits: Arc::clone(self), account_id };
+                Ok(Permit { permits: Arc::clone(self), account_id })
+            } else {
+                Err(state.push(account_id, Instant::now())?)
             }
-            let (permit, granted) = oneshot::channel();
-            state.waiting.push(account_id, Waiting { account_id, permit });
-            granted
         };
-        match granted.await {
-            Ok(permit) => permit,
-            Err(_) => pending().await, // only a caller that has given up gets no permit
-        }
+        Ok(async move {
+            let granted = match granted {
+                Ok(permit) => return permit,
+                Err(granted) => granted.await,
+            };
+            match granted {
+                Ok(permit) => permit,
+                Err(_) => pending().await, // only a caller that has given up gets no permit
+            }
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -87,8 +117,31 @@ impl State {
         }
     }
 
+    /// Queues a call, unless it would wait too long.
+    fn push(&mut self, account_id: i64, now: Instant) -> Result<oneshot::Receiver<Permit>, Overloaded> {
+        if self.waiting.is_empty() {
+            (self.granted_at, self.interval) = (Some(now), Duration::ZERO);
+        } else if self.expected_wait(account_id, now) > MAX_WAIT {
+            return Err(Overloaded);
+        }
+        let (permit, granted) = oneshot::channel();
+        self.waiting.push(account_id, Waiting { account_id, permit });
+        Ok(granted)
+    }
+
+    /// Returns the time that a new call of the account would wait, or the time since the last permit if that
+    /// is longer.
+    fn expected_wait(&self, account_id: i64, now: Instant) -> Duration {
+        let turns = u32::try_from(self.waiting.turns_until_served(account_id)).unwrap_or(u32::MAX);
+        self.interval.saturating_mul(turns).max(self.since_last_permit(now))
+    }
+
+    fn since_last_permit(&self, now: Instant) -> Duration {
+        self.granted_at.map_or(Duration::ZERO, |granted_at| now.saturating_duration_since(granted_at))
+    }
+
     /// Takes the next call that still waits and for which there is room.
-    fn next(&mut self) -> Option<Waiting> {
+    fn next(&mut self, now: Instant) -> Option<Waiting> {
         while self.in_flight < MAX_IN_FLIGHT {
             let by_account = &self.by_account;
             let next = self.waiting.pop(|account_id| {
@@ -96,6 +149,8 @@ impl State {
             })?;
             if !next.permit.is_closed() {
                 self.enter(next.account_id);
+                self.interval = (self.interval * (AVERAGED - 1) + self.since_last_permit(now)) / AVERAGED;
+                self.granted_at = Some(now);
                 return Some(next);
             }
         }
@@ -109,7 +164,7 @@ impl Drop for Permit {
         let next = {
             let mut state = self.permits.state();
             state.leave(self.account_id);
-            state.next()
+            if state.waiting.is_empty() { None } else { state.next(Instant::now()) }
         };
         if let Some(Waiting { account_id, permit }) = next {
             // An error: the caller has just given up. The permit comes back in it, and is passed on.
@@ -120,23 +175,30 @@ impl Drop for Permit {
 
 #[cfg(test)]
 mod tests {
+    use std::iter;
+
     use futures_util::{FutureExt, future::join_all, poll};
 
     use super::*;
 
+    /// Begins a call that is not refused.
+    fn acquire(permits: &Arc<Permits>, account_id: i64) -> impl Future<Output = Permit> + use<> {
+        permits.acquire(account_id).unwrap()
+    }
+
     /// Takes permits for `calls` calls of the account, all of which are free.
     fn held(permits: &Arc<Permits>, account_id: i64, calls: usize) -> Vec<Permit> {
-        (0..calls).map(|_| permits.acquire(account_id).now_or_never().unwrap()).collect()
+        (0..calls).map(|_| acquire(permits, account_id).now_or_never().unwrap()).collect()
     }
 
     #[tokio::test]
     async fn an_account_with_a_thousand_calls_leaves_permits_to_others() {
         let permits = Arc::<Permits>::default();
         let busy = held(&permits, 1, MAX_OF_ACCOUNT);
-        let mut waiting = Box::pin(join_all((0..1_000).map(|_| permits.acquire(1))));
+        let mut waiting = Box::pin(join_all((0..1_000).map(|_| acquire(&permits, 1))));
         assert!(poll!(&mut waiting).is_pending());
         let others = held(&permits, 2, MAX_IN_FLIGHT - MAX_OF_ACCOUNT);
-        assert!(permits.acquire(3).now_or_never().is_none(), "all are held");
+        assert!(acquire(&permits, 3).now_or_never().is_none(), "all are held");
         drop((busy, others, waiting));
         assert_eq!(held(&permits, 3, MAX_OF_ACCOUNT).len(), MAX_OF_ACCOUNT);
         let state = permits.state();
@@ -147,9 +209,9 @@ mod tests {
     async fn accounts_take_turns() {
         let permits = Arc::<Permits>::default();
         let mut held = [held(&permits, 1, MAX_OF_ACCOUNT), held(&permits, 2, MAX_IN_FLIGHT - MAX_OF_ACCOUNT)];
-        let mut busy = Box::pin(join_all((0..1_000).map(|_| permits.acquire(1))));
+        let mut busy = Box::pin(join_all((0..1_000).map(|_| acquire(&permits, 1))));
         assert!(poll!(&mut busy).is_pending());
-        let mut other = Box::pin(permits.acquire(3));
+        let mut other = Box::pin(acquire(&permits, 3));
         assert!(poll!(&mut other).is_pending());
         held[1].pop(); // the first account is at its maximum, and is skipped
         assert!(poll!(&mut other).is_ready());
@@ -159,13 +221,53 @@ mod tests {
     async fn a_call_cancelled_while_it_waits_takes_no_permit() {
         let permits = Arc::<Permits>::default();
         let mut held = held(&permits, 1, 64);
-        held.extend((0..64).map(|_| permits.acquire(2).now_or_never().unwrap()));
-        let mut given_up = Box::pin(permits.acquire(3));
-        let mut waiting = Box::pin(permits.acquire(4));
+        held.extend((0..64).map(|_| acquire(&permits, 2).now_or_never().unwrap()));
+        let mut given_up = Box::pin(acquire(&permits, 3));
+        let mut waiting = Box::pin(acquire(&permits, 4));
         assert!(poll!(&mut given_up).is_pending() && poll!(&mut waiting).is_pending());
         drop(given_up);
         held.pop();
         assert!(poll!(&mut waiting).is_ready());
         assert_eq!(permits.state().in_flight, MAX_IN_FLIGHT - 1);
+    }
+
+    /// Returns the state of permits of which an account holds all it may.
+    fn state_with_full_account(account_id: i64) -> State {
+        let mut state = State::default();
+        (0..MAX_OF_ACCOUNT).for_each(|_| state.enter(account_id));
+        state
+    }
+
+    #[test]
+    fn a_call_that_would_wait_for_more_than_a_second_is_refused_and_a_call_of_another_account_is_not() {
+        let (mut state, mut now) = (state_with_full_account(1), Instant::now());
+        let mut waiting = vec![state.push(1, now).unwrap()];
+        for _ in 0..2_000 {
+            waiting.push(state.push(1, now).unwrap());
+            now += Duration::from_millis(10);
+            state.leave(1);
+            assert!(state.next(now).is_some());
+        }
+        waiting.extend(iter::from_fn(|| state.push(1, now).ok()).take(1_000));
+        assert_eq!(state.waiting.len(), 100, "one gets a permit each 10 ms");
+        waiting.push(state.push(2, now).expect("an account that has its turn next"));
+        for account_id in [1, 2] {
+            now += Duration::from_millis(10);
+            state.leave(1);
+            assert_eq!(state.next(now).unwrap().account_id, account_id);
+        }
+        waiting.push(state.push(1, now).expect("a place is free"));
+        assert!(state.push(1, now).is_err());
+    }
+
+    #[test]
+    fn calls_are_refused_after_a_second_without_a_permit_until_there_is_one() {
+        let (mut state, begin) = (state_with_full_account(1), Instant::now());
+        let _waiting = [state.push(1, begin).unwrap(), state.push(1, begin + MAX_WAIT).unwrap()];
+        let late = begin + MAX_WAIT + Duration::from_millis(1);
+        assert!(state.push(1, late).is_err());
+        state.leave(1);
+        assert!(state.next(late).is_some());
+        assert!(state.push(1, late).is_ok());
     }
 }
