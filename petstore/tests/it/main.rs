@@ -22,6 +22,7 @@ mod orders;
 mod pets;
 mod process;
 mod redis;
+mod schedules;
 mod split;
 mod storage;
 
