@@ -76,8 +76,8 @@ async fn an_upload_in_progress_at_sigterm_is_accepted_and_answered() {
         };
         let end = if chunked { "0\r\n\r\n" } else { "" };
         let head = format!(
-            "POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
-             {length}\r\n\r\n{}",
+            "POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n\
+             Content-Type: application/json\r\n{length}\r\n\r\n{}",
             key.trim(),
             chunk(begun)
         );
@@ -180,8 +180,8 @@ async fn adds_pets(
     added
 }
 
-/// Returns `true` if the call failed before it was sent: the service refused the connection, or GOAWAY arrived
-/// first, so that it was not processed (RFC 9113 §6.8).
+/// Returns `true` if the call failed before it was sent: the service refused the connection, or GOAWAY
+/// arrived first, so that it was not processed (RFC 9113 §6.8).
 fn was_not_sent(status: &Status) -> bool {
     let error = format!("{status:?}");
     status.code() == Code::Unavailable && error.contains("Connect")
@@ -231,8 +231,9 @@ async fn clients_behind_a_proxy_that_keeps_connections_lose_no_request() {
         let proxy = HaproxyServer::start(&servers).await;
         let (answered, ends) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         let post = format!(
-            "POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n\
-             Content-Length: 29\r\n\r\n{{\"name\":\"Rex\",\"categoryId\":1}}"
+            "POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\n\
+             Content-Type: application/json\r\nContent-Length: 29\r\n\r\n\
+             {{\"name\":\"Rex\",\"categoryId\":1}}"
         );
         let mut clients = JoinSet::new();
         for client in 0..8 {

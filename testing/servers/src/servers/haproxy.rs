@@ -62,7 +62,8 @@ fn config(port: u16, servers: &[(SocketAddr, SocketAddr)]) -> String {
     format!(
         "global\n  maxconn 200\n\
          defaults\n  mode http\n  timeout connect 2s\n  timeout client 30s\n  timeout server 30s\n  \
-         timeout http-keep-alive 60s\n  timeout check 5s\n  http-reuse always\n  option redispatch\n  retries 2\n\
+         timeout http-keep-alive 60s\n  timeout check 5s\n  http-reuse always\n  \
+         option redispatch\n  retries 2\n\
          frontend rest\n  bind 127.0.0.1:{port}\n  default_backend gateways\n\
          backend gateways\n  option httpchk\n  http-check send meth GET uri /readyz\n  \
          http-check expect status 200\n  default-server inter 100ms fall 1 rise 1\n{}",
