@@ -11,7 +11,7 @@ programs=$(compgen -G '/usr/lib/postgresql/*/bin' | sort -V | tail -n 1)
 # PostgreSQL does not run as root.
 if [ "$(id -u)" = 0 ]; then as_server() { su postgres -s /bin/sh -c "$1"; }; else as_server() { sh -c "$1"; }; fi
 work=$(mktemp -d)
-trap 'as_server "$programs/pg_ctl -D $work/data -m immediate stop" >/dev/null 2>&1; rm -rf "$work"' EXIT
+trap 'as_server "$programs/pg_ctl -D $work/data -m immediate stop" >/dev/null 2>&1 || true; rm -rf "$work"' EXIT
 cp deploy/compose/roles.sh "$work"
 chmod 755 "$work" "$work/roles.sh"
 [ "$(id -u)" != 0 ] || chown postgres "$work"

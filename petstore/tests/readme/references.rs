@@ -94,8 +94,7 @@ fn the_main_line_of_a_get_names_files_and_functions_that_exist() {
     assert!(found >= 7, "only {found} steps were found");
 }
 
-/// Returns the numbers in `docs/contract.md, 4.1 and 5`, which stand in doc comments, also over the end of a
-/// line.
+/// Returns the numbers in `docs/contract.md, 4.1 and 5`, up to the end of the line.
 fn cited_sections(code: &str) -> impl Iterator<Item = &str> {
     code.split("docs/contract.md, ").skip(1).flat_map(|cited| {
         let end = cited.find(|c: char| !(c.is_ascii_digit() || " .and".contains(c))).unwrap_or(cited.len());

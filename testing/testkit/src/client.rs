@@ -113,8 +113,9 @@ impl Client {
 
     /// Sends `GET path` one after another over one connection of HTTPS, as HTTP/2, until the service
     /// announces the end of the connection (GOAWAY). Returns the number of answers; `None` if no connection
-    /// could be opened. A request that was sent has to be answered.
-    pub async fn gets_until_goaway(&self, path: &str) -> Option<usize> {
+    /// could be opened. Calls `on_answer` with that number after each. A request that was sent has to be
+    /// answered.
+    pub async fn gets_until_goaway(&self, path: &str, on_answer: impl Fn(usize)) -> Option<usize> {
         let stream = self.tls.as_ref().expect("HTTPS").connect(self.address).await.ok()?;
         let mut connection = Connection::in_http2(stream).await;
         let Sender::Http2(sender) = &mut connection.sender else { return None };
@@ -124,6 +125,7 @@ impl Client {
                 Ok(response) => {
                     response.into_body().collect().await.expect("a whole answer");
                     answered += 1;
+                    on_answer(answered);
                 }
                 Err(error) if error.is_canceled() => break, // it was not sent
                 // GOAWAY arrived when the request was about to be sent: it was not processed, and may be sent

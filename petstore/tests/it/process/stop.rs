@@ -1,14 +1,15 @@
 //! The end of the process: signals, and the drain before it.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use petstore_testkit::{Client, Protocol, Tls, eventually, raw};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
     process::Command,
+    sync::Semaphore,
     task::JoinSet,
-    time::sleep,
+    time::timeout,
 };
 
 use crate::{
@@ -117,21 +118,23 @@ async fn a_drain_loses_no_request_of_clients_that_obey_connection_close() {
     for round in 0..rounds {
         let shop = HttpsService::open(&["--drain-delay", "200ms"]).await;
         let HttpsService { server, authority, .. } = &shop;
-        let mut clients = JoinSet::new();
+        let (mut clients, begun) = (JoinSet::new(), Arc::new(Semaphore::new(0)));
         for number in 0..6 {
+            let begun = Arc::clone(&begun);
             let (rest, https) = (server.address("REST"), server.address("HTTPS"));
             let tls = Tls::trusting(authority, Protocol::Http1);
             clients.spawn(async move {
                 if number % 2 == 0 {
-                    obedient_client(|| async move { TcpStream::connect(rest).await.ok() }).await
+                    obedient_client(&begun, || async move { TcpStream::connect(rest).await.ok() }).await
                 } else {
-                    obedient_client(|| async { tls.connect(https).await.ok() }).await
+                    obedient_client(&begun, || async { tls.connect(https).await.ok() }).await
                 }
             });
         }
         let http2 = Client::new(server.address("HTTPS")).over_tls(authority, Protocol::Http2);
-        clients.spawn(async move { obedient_http2_client(&http2).await });
-        sleep(Duration::from_millis(200)).await;
+        let of_http2 = Arc::clone(&begun);
+        clients.spawn(async move { obedient_http2_client(&of_http2, &http2).await });
+        timeout(END_TIMEOUT, begun.acquire_many(7)).await.expect("seven clients").unwrap().forget();
         server.signal("TERM").await;
         while let Some(answered) = clients.join_next().await {
             let Drained { answered, closed } = answered.unwrap();
@@ -150,7 +153,8 @@ struct Drained {
     closed: usize,
 }
 
-async fn obedient_client<S, F>(connect: impl Fn() -> F) -> Drained
+/// Runs such a client over HTTP/1.1. Adds a permit with its first answer.
+async fn obedient_client<S, F>(begun: &Semaphore, connect: impl Fn() -> F) -> Drained
 where
     S: AsyncRead + AsyncWrite + Unpin,
     F: Future<Output = Option<S>>,
@@ -168,6 +172,9 @@ where
             let mut body = vec![0; len.unwrap_or_else(|| panic!("after {}: {head:?}", drained.answered))];
             stream.read_exact(&mut body).await.expect("a whole answer");
             drained.answered += 1;
+            if drained.answered == 1 {
+                begun.add_permits(1);
+            }
             if head.to_lowercase().contains("connection: close") {
                 drained.closed += 1;
                 break;
@@ -178,9 +185,14 @@ where
 }
 
 /// Runs such a client over HTTP/2, where the service sends GOAWAY.
-async fn obedient_http2_client(client: &Client) -> Drained {
+async fn obedient_http2_client(begun: &Semaphore, client: &Client) -> Drained {
     let mut drained = Drained { answered: 0, closed: 0 };
-    while let Some(answered) = client.gets_until_goaway("/openapi.json").await {
+    let first = |answered| {
+        if answered == 1 {
+            begun.add_permits(1);
+        }
+    };
+    while let Some(answered) = client.gets_until_goaway("/openapi.json", first).await {
         drained.answered += answered;
         drained.closed += 1;
     }

@@ -63,7 +63,10 @@ async fn no_delayed_cut_or_halved_message_loses_or_duplicates_a_call() {
             shop.disturb(every_fault(&shop.sites()), FAULTS).await;
         }
     } else {
-        shop.disturb(one_fault_of_each_kind(&shop.sites()), usize::MAX).await;
+        let faults = one_fault_of_each_kind(&shop.sites());
+        let planned = faults.len();
+        let injected = shop.disturb(faults, usize::MAX).await;
+        assert!(injected > planned / 4, "only {injected} of {planned} faults were injected");
     }
     shop.close(callers).await;
 }
@@ -110,16 +113,17 @@ fn one_fault_of_each_kind(sites: &[MessageSite]) -> Vec<MessageFault> {
         held("BEGIN", Side::Frontend, "Query", Action::Hold(HOLD_INTERVAL)),
         held("BEGIN", Side::Backend, "ReadyForQuery", Action::Halve(HOLD_INTERVAL)),
         held("COMMIT", Side::Backend, "CommandComplete", Action::Hold(HOLD_INTERVAL)),
-        held("WITH pets", Side::Frontend, "Execute", Action::Hold(HOLD_INTERVAL)),
-        held("WITH pets", Side::Backend, "DataRow", Action::Halve(HOLD_INTERVAL)),
+        held("WITH unnest", Side::Frontend, "Execute", Action::Hold(HOLD_INTERVAL)),
+        held("WITH unnest", Side::Backend, "DataRow", Action::Halve(HOLD_INTERVAL)),
         held("INSERT pets", Side::Backend, "ReadyForQuery", Action::Hold(HOLD_INTERVAL)),
     ];
-    let holds = holds.into_iter().filter(|fault| {
-        sites
-            .iter()
-            .any(|site| fault.statement.as_ref() == Some(&site.statement) && fault.message == site.message)
-    });
-    holds.chain(cuts).collect()
+    for fault in &holds {
+        let is_there = |site: &MessageSite| {
+            fault.statement.as_ref() == Some(&site.statement) && fault.message == site.message
+        };
+        assert!(sites.iter().any(is_there), "{fault:?} is at no message: {sites:?}");
+    }
+    holds.into_iter().chain(cuts).collect()
 }
 
 /// Two cores on one database, the first of them behind the proxy.
@@ -180,8 +184,8 @@ impl ProxiedDeployment {
         .await;
     }
 
-    /// Injects the faults, until there are enough of them.
-    async fn disturb(&self, faults: Vec<MessageFault>, enough: usize) {
+    /// Injects the faults, until there are enough of them. Returns their number.
+    async fn disturb(&self, faults: Vec<MessageFault>, enough: usize) -> usize {
         let planned = faults.len();
         let disturbed = stream::iter(faults).map(async |fault| {
             if self.proxy.injected().len() >= enough {
@@ -196,7 +200,9 @@ impl ProxiedDeployment {
         });
         let injected =
             disturbed.buffer_unordered(AT_ONCE).filter(|injected| std::future::ready(*injected)).count();
-        println!("{} of {planned} faults injected", injected.await);
+        let injected = injected.await;
+        println!("{injected} of {planned} faults injected");
+        injected
     }
 
     /// Ends the faults and the calls, kills the first core, and compares what was acknowledged with what is

@@ -14,7 +14,6 @@ const UNSIGNALLED: [&str; 4] = ["-c", "trap '' XFSZ && exec \"$@\"", "sh", env!(
 const LOCK_INTERVAL: Duration = Duration::from_millis(2_500);
 /// Time longer than a call may take altogether (4 s).
 const LONG_LOCK_INTERVAL: Duration = Duration::from_millis(4_500);
-const FULL_INTERVAL: Duration = Duration::from_millis(200);
 
 #[tokio::test]
 async fn a_locked_or_full_file_and_kills_lose_and_duplicate_nothing() {
@@ -34,8 +33,13 @@ async fn a_locked_or_full_file_and_kills_lose_and_duplicate_nothing() {
         for fill in 0..fills {
             // Another part of a transaction finds room each time.
             let room = 32_768 + 4_096 * ((round * fills + fill) % 16);
+            let before = refused(&callers);
             allow_files_of(&cores.first, &room.to_string()).await;
-            tokio::time::sleep(FULL_INTERVAL).await;
+            eventually(Duration::from_mins(1), async || match refused(&callers) {
+                now if now > before => Ok(()),
+                _ => Err(format!("nothing is refused with {room} bytes")),
+            })
+            .await;
             allow_files_of(&cores.first, "unlimited").await;
             goes_on(&callers).await;
         }
@@ -60,6 +64,11 @@ async fn allow_files_of(core: &Server, bytes: &str) {
     let fsize = format!("--fsize={bytes}:");
     let changed = Command::new("prlimit").args(["--pid", &core.pid().to_string(), &fsize]).status().await;
     assert!(changed.unwrap().success(), "prlimit fails");
+}
+
+/// Returns the number of calls that were refused.
+fn refused(callers: &Callers) -> u64 {
+    callers.calls().values().map(|(_, refused)| refused).sum()
 }
 
 /// Waits until more is acknowledged.
