@@ -229,11 +229,6 @@ pub(crate) fn page_path(reason: ErrorReason) -> String {
     format!("/docs/errors/{}", reason.code().name)
 }
 
-/// Returns `true` if no REST operation can fail for this reason.
-pub(crate) const fn is_grpc_only(reason: ErrorReason) -> bool {
-    matches!(reason, ErrorReason::OrderNotFound | ErrorReason::InvalidOrderTransition)
-}
-
 /// Returns the value of `WWW-Authenticate` (RFC 6750 §3). It names an error only if a credential was sent.
 const fn challenge(reason: ErrorReason) -> Option<&'static str> {
     match reason {

@@ -16,7 +16,7 @@ use super::{
     resources, routes,
     topics::{capitalized, grouped},
 };
-use crate::error::is_grpc_only;
+use crate::openapi::error_examples;
 
 async fn ask(method: Method, path: &str, if_none_match: Option<&str>) -> Response {
     let mut request = Request::builder().method(method).uri(path);
@@ -302,13 +302,14 @@ async fn an_unknown_page_or_code_is_a_404_page_with_links() {
 async fn every_error_code_has_a_page_of_its_own_and_a_row_in_the_list() {
     let list = text(get("/docs/errors").await).await;
     assert!(by_status().len() > 20);
+    let examples = error_examples();
     for reason in by_status() {
         let code = reason.code().name;
         assert_eq!(list.matches(&format!("href=\"/docs/errors/{code}\"")).count(), 1, "{code}");
         let page = text(get(&format!("/docs/errors/{code}")).await).await;
         assert!(page.contains(&format!("<h1><code>{code}</code></h1>")), "{code}");
         assert!(page.contains(&format!("<dt>HTTP</dt><dd>{} ", reason.code().http.as_u16())), "{code}");
-        let is_on_rest = !is_grpc_only(reason);
+        let is_on_rest = examples.contains_key(code);
         assert_eq!(page.contains(&format!("&quot;code&quot;: &quot;{code}&quot;")), is_on_rest, "{code}");
         assert!(page.contains("<p>") && !page.contains('`'), "{code}: a code mark was left over");
     }

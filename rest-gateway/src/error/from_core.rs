@@ -6,7 +6,7 @@ use petstore_proto::{ERROR_DOMAIN, v1::ErrorReason};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-use super::{ApiError, is_grpc_only};
+use super::ApiError;
 
 /// Maps a status by its reason if it names one of this service. Otherwise the status is mapped by its code,
 /// and its message is not used, because it may come from a proxy between the gateway and the core.
@@ -48,17 +48,12 @@ impl From<&Status> for ApiError {
     }
 }
 
-/// Returns the reason in the status's `ErrorInfo`, if it is one that the core may give (AIP-193).
+/// Returns the reason in the status's `ErrorInfo` (AIP-193), if the core may give it. Other reasons are
+/// decided here, from what only HTTP can express. Above all a 429 is never passed on, because its header
+/// fields would not agree with it.
 fn named_reason(status: &Status) -> Option<ErrorReason> {
     let info = status.get_details_error_info().filter(|info| info.domain == ERROR_DOMAIN)?;
-    ErrorReason::named(&info.reason).filter(|reason| is_from_core(*reason))
-}
-
-/// Returns `true` if the core gives this reason to a gateway. Other reasons belong to calls that a gateway
-/// does not make, or are decided here, from what only HTTP can express. Above all a 429 is never passed on,
-/// because its header fields would not agree with it.
-fn is_from_core(reason: ErrorReason) -> bool {
-    reason.code().grpc.is_some() && !is_grpc_only(reason)
+    ErrorReason::named(&info.reason).filter(|reason| reason.code().grpc.is_some())
 }
 
 /// Returns `true` if the status was made on this side. It then has a source, with any code: a connection that

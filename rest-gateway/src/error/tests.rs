@@ -80,7 +80,7 @@ fn every_reason_of_the_core_keeps_its_code_and_others_are_faults() {
     for reason in ErrorReason::all() {
         // The code UNKNOWN decides for a reason that the core does not give.
         let error = ApiError::from(&status_with(Code::Unknown, reason.code().name, ERROR_DOMAIN, None));
-        if reason.code().grpc.is_none() || is_grpc_only(reason) || reason == ErrorReason::Internal {
+        if reason.code().grpc.is_none() || reason == ErrorReason::Internal {
             assert_eq!(error, ApiError::Internal, "{reason:?}");
         } else {
             assert_eq!((error.reason(), error.status()), (reason, reason.code().http));

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::document;
 use crate::{
-    error::{is_grpc_only, testing},
+    error::testing,
     operation::{Access, GET_PET_DEPRECATION, OPERATIONS},
 };
 
@@ -23,8 +23,8 @@ fn walk<'a>(value: &'a Value, member: &str, see: &mut impl FnMut(&str, &'a Value
 
 /// Returns every code that a client of REST may see.
 fn rest_codes() -> BTreeSet<&'static str> {
-    let of_rest = ErrorReason::all().filter(|reason| !is_grpc_only(*reason));
-    of_rest.map(|reason| reason.code().name).collect()
+    let is_grpc_only = |it| matches!(it, ErrorReason::OrderNotFound | ErrorReason::InvalidOrderTransition);
+    ErrorReason::all().filter(|it| !is_grpc_only(*it)).map(|it| it.code().name).collect()
 }
 
 fn references(document: &Value) -> BTreeSet<&str> {

@@ -39,19 +39,19 @@ pub(super) async fn get(gateway: &GatewayState, caller: &Caller, uri: &Uri) -> R
     if gateway.clock.now() >= GET_PET_DEPRECATION.removed_at {
         return Err(ApiError::OperationRemoved);
     }
-    let pet_id = pet_id(uri.path()).ok_or(ApiError::PetNotFound)?;
+    let pet_id = id_in_path(uri.path()).ok_or(ApiError::PetNotFound)?;
     let found = gateway.core.call(GetPetRequest { pet_id }, caller).await?;
     let pet = found.pet.ok_or(ApiError::Internal)?;
     Ok(json_response(StatusCode::OK, pet_body(&pet)))
 }
 
-/// Returns the identifier in the path's last segment if it is an int64 in its canonical spelling. A pet has
-/// one URL, so any other segment names no pet.
-fn pet_id(path: &str) -> Option<i64> {
+/// Returns the identifier in the path's last segment if it is an int64 in its canonical spelling. A resource
+/// has one URL, so any other segment names none.
+pub(super) fn id_in_path(path: &str) -> Option<i64> {
     let segment = path.rsplit('/').next()?;
     let segment = percent_decode_str(segment).decode_utf8().ok()?;
-    let pet_id: i64 = segment.parse().ok()?;
-    (pet_id.to_string() == segment).then_some(pet_id)
+    let id: i64 = segment.parse().ok()?;
+    (id.to_string() == segment).then_some(id)
 }
 
 /// Handles `POST /v1/pets`: adds a pet (docs/contract.md, 7.3).
@@ -104,22 +104,22 @@ mod tests {
             "%FF",
         ];
         for segment in others {
-            assert_eq!(pet_id(&format!("/v1/pets/{segment}")), None, "{segment}");
+            assert_eq!(id_in_path(&format!("/v1/pets/{segment}")), None, "{segment}");
         }
         for (segment, id) in [("1", 1), ("0", 0), ("-5", -5), ("%31", 1), ("9223372036854775807", i64::MAX)] {
-            assert_eq!(pet_id(&format!("/v1/pets/{segment}")), Some(id));
+            assert_eq!(id_in_path(&format!("/v1/pets/{segment}")), Some(id));
         }
     }
 
     proptest! {
         #[test]
         fn every_int64_names_itself(id: i64) {
-            prop_assert_eq!(pet_id(&format!("/v1/pets/{id}")), Some(id));
+            prop_assert_eq!(id_in_path(&format!("/v1/pets/{id}")), Some(id));
         }
 
         #[test]
         fn no_path_makes_parsing_panic(path in "[/%0-9a-fA-F.+-]{0,40}") {
-            let _ = pet_id(&path);
+            let _ = id_in_path(&path);
         }
     }
 }
