@@ -102,7 +102,7 @@ async fn run(mut random: Random) {
     let expected = [Ok(200), Ok(201), Ok(409), Ok(429), Ok(503), Ok(504)];
     let other = records.iter().find(|record| record.status.is_ok() && !expected.contains(&record.status));
     assert_eq!(other, None);
-    assert!(report.acknowledged > 100 && refused > 100, "the rules had too little to judge: {report}");
+    assert!(report.acknowledged > 100 && refused > 10, "the rules had too little to judge: {report}");
 }
 
 /// Fault of a round: its part, and when it begins and ends, counted from the start of the round.
