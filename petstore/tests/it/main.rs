@@ -25,6 +25,7 @@ mod redis;
 mod schedules;
 mod split;
 mod storage;
+mod upgrades;
 
 use petstore_testkit::{Client, Engine, Installation, Server, servers::PostgresServer};
 
@@ -66,20 +67,20 @@ fn first_client(installation: &Installation, server: &Server) -> Client {
 
 /// Returns a key of a new account on the plan Free, as the operator's command prints it.
 async fn key_of_new_account(installation: &Installation) -> String {
-    let account = installation.run(&["account", "create", ACCOUNT, "--plan", "free"]).await;
-    assert_eq!(account.code, Some(0), "{account:?}");
-    installation.json(&["key", "create", "--account", ACCOUNT]).await["apiKey"]
-        .as_str()
-        .expect("the key")
-        .to_owned()
+    key_of(installation, ACCOUNT, &["--plan", "free"]).await
 }
 
 /// Returns a key of an account without effective limits.
 async fn key_without_limits(installation: &Installation) -> String {
     let limits = ["--plan", "enterprise", "--per-minute", "1000000", "--per-day", "1000000"];
-    let account = installation.run(&[["account", "create", "load"].as_slice(), &limits].concat()).await;
-    assert_eq!(account.code, Some(0), "{account:?}");
-    installation.json(&["key", "create", "--account", "load"]).await["apiKey"]
+    key_of(installation, "load", &limits).await
+}
+
+/// Returns a key of a new account with these flags.
+async fn key_of(installation: &Installation, account: &str, flags: &[&str]) -> String {
+    let created = installation.run(&[["account", "create", account].as_slice(), flags].concat()).await;
+    assert_eq!(created.code, Some(0), "{created:?}");
+    installation.json(&["key", "create", "--account", account]).await["apiKey"]
         .as_str()
         .expect("the key")
         .to_owned()

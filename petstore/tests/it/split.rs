@@ -11,7 +11,7 @@ use petstore_testkit::{Answer, Engine, Installation, Server, eventually, free_po
 use crate::{key_of_new_account, petstore_on};
 
 /// Time within which the service must notice that a part is unreachable or back.
-const NOTICED_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const NOTICED_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A core and a gateway that is ready.
 pub(crate) struct Split {
@@ -43,7 +43,7 @@ impl Split {
     }
 }
 
-async fn core_with_a_key(installation: &Installation) -> (Server, String) {
+pub(crate) async fn core_with_a_key(installation: &Installation) -> (Server, String) {
     // No other test takes this port while the core is down, so it can restart there.
     let core = start_core(installation, &format!("127.0.0.1:{}", free_port())).await;
     let key = key_of_new_account(installation).await;
@@ -60,6 +60,6 @@ pub(crate) async fn start_gateway(installation: &Installation, core: &str) -> Se
     installation.start(&[["gateway", "--core-url", &core].as_slice(), &ports].concat()).await
 }
 
-async fn readiness(server: &Server) -> Answer {
+pub(crate) async fn readiness(server: &Server) -> Answer {
     server.admin().get("/readyz").await
 }

@@ -12,6 +12,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
     task::AbortHandle,
+    time::timeout,
 };
 
 use crate::{Answer, Authority, Protocol, Tls, contract};
@@ -127,11 +128,7 @@ impl Client {
                     answered += 1;
                     on_answer(answered);
                 }
-                Err(error) if error.is_canceled() => break, // it was not sent
-                // GOAWAY arrived when the request was about to be sent: it was not processed, and may be sent
-                // on another connection (RFC 9113 §6.8). A request that the service had seen would have been
-                // answered.
-                Err(error) if format!("{error:?}").contains("GoAway(b\"\", NO_ERROR, Remote)") => break,
+                Err(error) if was_not_processed(&error) => break,
                 Err(error) => panic!("a request was lost after {answered} answers: {error:?}"),
             }
         }
@@ -178,13 +175,70 @@ impl Client {
     }
 }
 
+/// Client that keeps its connection, and opens another one when the service announces the end of it
+/// (`Connection: close`, GOAWAY).
+#[derive(Debug)]
+pub struct Session {
+    client: Client,
+    connection: Option<Connection>,
+}
+
+impl Session {
+    /// Creates a session of the client. It opens its first connection with the first request.
+    #[must_use]
+    pub fn new(client: Client) -> Self {
+        Self { client, connection: None }
+    }
+
+    /// Sends any request, over a new connection if the kept one has ended.
+    ///
+    /// # Errors
+    ///
+    /// If the request was sent and not answered.
+    pub async fn send(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Result<Answer, String> {
+        let request = self.client.request(method, path, headers, body.into());
+        loop {
+            let mut connection = match self.connection.take() {
+                Some(kept) => kept,
+                None => Connection::open(&self.client).await,
+            };
+            match timeout(ANSWER_TIMEOUT, connection.try_exchange(request.clone())).await {
+                Ok(Ok(answer)) => {
+                    self.connection = Some(connection);
+                    return Ok(answer);
+                }
+                Ok(Err(error)) if was_not_processed(&error) => {}
+                Ok(Err(error)) => return Err(format!("no answer to {method} {path}: {error:?}")),
+                Err(_) => return Err(format!("no answer to {method} {path} within {ANSWER_TIMEOUT:?}")),
+            }
+        }
+    }
+}
+
+/// Returns `true` if the service has certainly not processed the request, so that it may be sent over another
+/// connection.
+fn was_not_processed(error: &hyper::Error) -> bool {
+    // GOAWAY may arrive when a request is about to be sent (RFC 9113, 6.8). A request that the service had
+    // seen would have been answered.
+    let is_after_goaway = || format!("{error:?}").contains("GoAway(b\"\", NO_ERROR, Remote)");
+    error.is_canceled() || error.is_closed() || is_after_goaway()
+}
+
 /// Single connection; closed when dropped.
+#[derive(Debug)]
 struct Connection {
     sender: Sender,
     driver: AbortHandle,
 }
 
 /// Sender of requests in one of the versions of HTTP.
+#[derive(Debug)]
 enum Sender {
     Http1(http1::SendRequest<Full<Bytes>>),
     Http2(http2::SendRequest<Full<Bytes>>),
@@ -222,34 +276,30 @@ impl Connection {
     }
 
     async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Answer {
-        let (method, uri) = (request.method().clone(), request.uri().clone());
-        let what = format!("{method} {uri}");
-        let exchange = async {
-            let response = match &mut self.sender {
-                Sender::Http1(sender) => {
-                    sender.ready().await?;
-                    sender.send_request(request).await?
-                }
-                Sender::Http2(sender) => {
-                    sender.ready().await?;
-                    sender.send_request(request).await?
-                }
-            };
-            let (head, body) = response.into_parts();
-            Ok::<_, hyper::Error>(Answer::new(
-                head.status.as_u16(),
-                head.headers,
-                body.collect().await?.to_bytes(),
-            ))
-        };
-        match tokio::time::timeout(ANSWER_TIMEOUT, exchange).await {
-            Ok(Ok(answer)) => {
-                contract::check(&method, uri.path(), &answer);
-                answer
-            }
+        let what = format!("{} {}", request.method(), request.uri());
+        match timeout(ANSWER_TIMEOUT, self.try_exchange(request)).await {
+            Ok(Ok(answer)) => answer,
             Ok(Err(error)) => panic!("no answer to {what}: {error:?}"),
             Err(elapsed) => panic!("no answer to {what}: {elapsed} ({ANSWER_TIMEOUT:?})"),
         }
+    }
+
+    async fn try_exchange(&mut self, request: Request<Full<Bytes>>) -> Result<Answer, hyper::Error> {
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let response = match &mut self.sender {
+            Sender::Http1(sender) => {
+                sender.ready().await?;
+                sender.send_request(request).await?
+            }
+            Sender::Http2(sender) => {
+                sender.ready().await?;
+                sender.send_request(request).await?
+            }
+        };
+        let (head, body) = response.into_parts();
+        let answer = Answer::new(head.status.as_u16(), head.headers, body.collect().await?.to_bytes());
+        contract::check(&method, uri.path(), &answer);
+        Ok(answer)
     }
 }
 

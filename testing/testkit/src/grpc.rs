@@ -1,11 +1,18 @@
 //! Clients of the gRPC port.
 
-use std::{future::poll_fn, net::SocketAddr};
+use std::{future::poll_fn, net::SocketAddr, sync::Arc};
 
-use bytes::Bytes;
-use http_body_util::StreamBody;
-use hyper::body::Frame;
+use bytes::{Buf, Bytes};
+use http_body_util::{BodyExt, StreamBody};
+use hyper::{
+    body::{Body, Frame, Incoming},
+    client::conn::http2::{self, SendRequest},
+    server::conn::http2 as server,
+    service::service_fn,
+};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use petstore_proto::v1::{pet_store_client::PetStoreClient, store_service_client::StoreServiceClient};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_stream::{Stream, StreamExt};
 use tonic::{
     codegen::Service,
@@ -60,6 +67,53 @@ pub async fn pet_store(address: SocketAddr) -> PetStoreClient<Channel> {
 /// Returns a client of the orders' service.
 pub async fn store_service(address: SocketAddr) -> StoreServiceClient<Channel> {
     StoreServiceClient::new(channel(address).await)
+}
+
+/// Starts a proxy to a core and returns its address. It passes each message of the core's answers, with the
+/// path of the method, to `rewrite`, as if the core were another release. It ends with the runtime.
+pub async fn rewriting_proxy(
+    core: SocketAddr,
+    rewrite: impl Fn(&str, Vec<u8>) -> Vec<u8> + Send + Sync + 'static,
+) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let (address, rewrite) = (listener.local_addr().expect("a bound socket"), Arc::new(rewrite));
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let rewrite = Arc::clone(&rewrite);
+            tokio::spawn(async move {
+                let core = TokioIo::new(TcpStream::connect(core).await.ok()?);
+                let (calls, driver) = http2::handshake(TokioExecutor::new(), core).await.ok()?;
+                tokio::spawn(driver);
+                let answer = service_fn(|request| rewritten(calls.clone(), request, Arc::clone(&rewrite)));
+                server::Builder::new(TokioExecutor::new())
+                    .serve_connection(TokioIo::new(client), answer)
+                    .await
+                    .ok()
+            });
+        }
+    });
+    address
+}
+
+async fn rewritten(
+    mut core: SendRequest<Incoming>,
+    request: http::Request<Incoming>,
+    rewrite: Arc<impl Fn(&str, Vec<u8>) -> Vec<u8>>,
+) -> Result<http::Response<impl Body<Data = Bytes, Error = hyper::Error>>, hyper::Error> {
+    let path = request.uri().path().to_owned();
+    let (head, body) = core.send_request(request).await?.into_parts();
+    let body = body.collect().await?;
+    let trailers = body.trailers().cloned();
+    let (mut messages, mut frames) = (body.to_bytes(), Vec::new());
+    while messages.has_remaining() {
+        let (compression, length) = (messages.get_u8(), messages.get_u32());
+        let message = rewrite(&path, messages.split_to(length as usize).into());
+        let length = u32::try_from(message.len()).expect("a message of a core");
+        let frame = [[compression].as_slice(), &length.to_be_bytes(), &message].concat();
+        frames.push(Frame::data(Bytes::from(frame)));
+    }
+    frames.extend(trailers.map(Frame::trailers));
+    Ok(http::Response::from_parts(head, StreamBody::new(tokio_stream::iter(frames.into_iter().map(Ok)))))
 }
 
 /// Returns a stream of these messages to the service.

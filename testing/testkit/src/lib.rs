@@ -3,8 +3,9 @@
 //! - [`TestShop`] is the whole service in this process, on its own store, with a clock that only the test
 //!   advances.
 //! - [`Installation`] is a folder in which the binary runs, as an operator would run it.
-//! - [`Client`] speaks REST with one identity and returns an [`Answer`]; [`raw`] sends bytes; [`grpc`] speaks
-//!   gRPC.
+//! - [`Client`] speaks REST with one identity and returns an [`Answer`], a [`Session`] keeps its connection;
+//!   [`raw`] sends bytes; [`grpc`] speaks gRPC.
+//! - [`Balancer`] stands in front of several servers.
 //! - [`Authority`] issues the certificates that a test needs.
 //! - [`eventually`] waits for asynchronous work of the service, with a deadline.
 //! - [`servers`] are real: Redis, Redis Cluster and PostgreSQL, which a test may pause and kill. [`faults`]
@@ -22,6 +23,7 @@
 )]
 
 mod answer;
+mod balancer;
 mod certificates;
 mod client;
 mod contract;
@@ -37,8 +39,9 @@ mod tls;
 mod trace_receiver;
 
 pub use answer::{Answer, Rate};
+pub use balancer::Balancer;
 pub use certificates::{Authority, Certificate};
-pub use client::Client;
+pub use client::{Client, Session};
 pub use installation::{Exit, Installation, Server};
 pub use petstore_core::domain::Plan;
 pub use petstore_test_servers::{Engine, eventually, faults, free_port, servers};

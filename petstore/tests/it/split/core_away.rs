@@ -1,16 +1,9 @@
 //! Answers of a gateway with a core, and without.
 
-use std::{
-    net::SocketAddr,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use petstore_testkit::{Answer, Client, Engine, eventually};
 use serde_json::json;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-};
 
 use super::{NOTICED_TIMEOUT, Split, core_with_a_key, readiness, start_core, start_gateway};
 use crate::{keys::within_five_seconds, pets::created, petstore};
@@ -100,48 +93,6 @@ async fn a_revocation_acts_on_a_gateway_within_five_seconds() {
     assert_eq!(revoked.code, Some(0), "{revoked:?}");
     let refused = within_five_seconds(&client, |answer| answer.status() == 401).await;
     refused.assert_error(401, "API_KEY_REVOKED");
-}
-
-#[tokio::test]
-async fn a_gateway_before_a_core_that_lacks_a_method_is_not_ready_and_names_the_method() {
-    let installation = petstore();
-    let (core, _) = core_with_a_key(&installation).await;
-    let front = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = front.local_addr().unwrap().to_string();
-    tokio::spawn(without_method(front, core.address("gRPC"), "ResolveKeys"));
-    let gateway = start_gateway(&installation, &address).await;
-    eventually(NOTICED_TIMEOUT, async || match gateway.stderr() {
-        log if log.contains("lacks methods that this gateway needs") => Ok(()),
-        log => Err(log),
-    })
-    .await;
-    let parts = json!({"core": "down", "limiter": "ok"});
-    let unready = readiness(&gateway).await;
-    assert_eq!(unready.assert_status(503).json(), json!({"status": "down", "parts": parts}));
-    assert_eq!(readiness(&core).await.assert_status(200).json()["status"], "ok");
-    let log = gateway.stderr();
-    let lines: Vec<_> = log.lines().filter(|line| line.contains("lacks methods")).collect();
-    assert!(matches!(lines.as_slice(), [line] if line.contains("ResolveKeys")), "{log}");
-}
-
-/// Forwards connections to a core, and renames one of the methods in its answers.
-async fn without_method(front: TcpListener, core: SocketAddr, method: &'static str) {
-    let (method, other) = (method.as_bytes(), "x".repeat(method.len()));
-    while let Ok((gateway, _)) = front.accept().await {
-        let other = other.clone();
-        tokio::spawn(async move {
-            let (mut from_gateway, mut to_gateway) = gateway.into_split();
-            let (mut from_core, mut to_core) = TcpStream::connect(core).await.unwrap().into_split();
-            tokio::spawn(async move { tokio::io::copy(&mut from_gateway, &mut to_core).await });
-            let mut answers = vec![0; 1024 * 1024];
-            while let Ok(length @ 1..) = from_core.read(&mut answers).await {
-                while let Some(at) = answers[..length].windows(method.len()).position(|name| name == method) {
-                    answers[at..at + method.len()].copy_from_slice(other.as_bytes());
-                }
-                to_gateway.write_all(&answers[..length]).await.unwrap();
-            }
-        });
-    }
 }
 
 /// Sends a few requests a second, so that the minute's requests last.

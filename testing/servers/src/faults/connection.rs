@@ -34,11 +34,15 @@ struct Reset;
 /// Carries bytes between the client and the target until both have closed, or one is reset.
 pub(super) async fn carry(
     mut client: TcpStream,
-    target: SocketAddr,
+    target: Option<SocketAddr>,
     control: Arc<Control>,
     mut resets: watch::Receiver<u64>,
 ) {
-    let Ok(mut server) = TcpStream::connect(target).await else {
+    let server = match target {
+        Some(target) => TcpStream::connect(target).await.ok(),
+        None => None,
+    };
+    let Some(mut server) = server else {
         let _ = client.set_zero_linger(); // the drop sends a reset
         return;
     };

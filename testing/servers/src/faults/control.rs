@@ -25,7 +25,8 @@ pub(super) struct Control {
     pub(super) setting: watch::Sender<Setting>,
     /// Counter whose change resets all connections.
     pub(super) resets: watch::Sender<u64>,
-    target: Mutex<SocketAddr>,
+    /// Targets of new connections, in turn; the first is next.
+    targets: Mutex<Vec<SocketAddr>>,
     /// Number of accepted connections.
     pub(super) accepted: AtomicU64,
     /// Number of cut connections.
@@ -38,7 +39,7 @@ impl Control {
         Self {
             setting: watch::Sender::new(Setting { fault: Fault::None, number: 0 }),
             resets: watch::Sender::new(0),
-            target: Mutex::new(target),
+            targets: Mutex::new(vec![target]),
             accepted: AtomicU64::new(0),
             cut: AtomicU64::new(0),
         }
@@ -48,12 +49,19 @@ impl Control {
         self.setting.send_modify(|setting| *setting = Setting { fault, number: setting.number + 1 });
     }
 
-    pub(super) fn target(&self) -> SocketAddr {
-        *self.target.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the target of the next connection.
+    pub(super) fn next_target(&self) -> Option<SocketAddr> {
+        let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        targets.rotate_left(1);
+        targets.last().copied()
     }
 
-    pub(super) fn set_target(&self, target: SocketAddr) {
-        *self.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
+    /// Replaces the targets. If they are the same ones, their turns continue.
+    pub(super) fn set_targets(&self, new: &[SocketAddr]) {
+        let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        if targets.len() != new.len() || !new.iter().all(|target| targets.contains(target)) {
+            *targets = new.to_vec();
+        }
     }
 
     /// Returns `true` if a connection is cut at the end of this setting's bytes.

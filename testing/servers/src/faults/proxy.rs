@@ -15,8 +15,8 @@ use tokio::{
 use super::{Fault, connection::carry, control::Control};
 use crate::port::free_port;
 
-/// TCP proxy on a port of 127.0.0.1 in front of one target at a time. When it is dropped, it ends with its
-/// connections.
+/// TCP proxy on a port of 127.0.0.1 in front of one target, or of several in turn. When it is dropped, it
+/// ends with its connections.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -61,7 +61,13 @@ impl Proxy {
     /// Carries new connections to another target, as if a name or an address moved to another server. Open
     /// connections stay.
     pub fn lead_to(&self, target: SocketAddr) {
-        self.control.set_target(target);
+        self.lead_to_each(&[target]);
+    }
+
+    /// Carries new connections to these targets in turn, as a load balancer does. Without a target they are
+    /// reset. Open connections stay.
+    pub fn lead_to_each(&self, targets: &[SocketAddr]) {
+        self.control.set_targets(targets);
     }
 
     /// Resets all open connections, on both sides. New ones are accepted as before.
@@ -118,7 +124,7 @@ async fn accept(listener: TcpListener, control: Arc<Control>, is_listening: watc
                 } else {
                     // Subscribed here, so that a reset before the task starts applies to it too.
                     let resets = control.resets.subscribe();
-                    connections.spawn(carry(stream, control.target(), Arc::clone(&control), resets));
+                    connections.spawn(carry(stream, control.next_target(), Arc::clone(&control), resets));
                 }
             }
         }
