@@ -24,8 +24,8 @@ use futures_util::{FutureExt, future::join_all};
 use petstore_testkit::{
     Client, Engine, Installation, Random, eventually,
     faults::Proxy,
-    free_port, grpc,
-    history::{BUSY_DEADLINE, Conditions, History, Interruption},
+    free_port,
+    history::{BUSY_DEADLINE, Conditions, History, Interruption, all_pets},
     load::{Sender, Target},
     servers::{PostgresOptions, PostgresServer, RedisOptions, RedisServer},
 };
@@ -264,7 +264,7 @@ impl Deployment {
     async fn conditions(&self) -> Conditions {
         let core = self.processes().next().expect("a core").server();
         Conditions {
-            stored: Some(grpc::all_pets(core.address("gRPC")).await),
+            stored: Some(all_pets(core.address("gRPC")).await),
             limits: LIMITS.into_iter().enumerate().collect(),
             gateways: self.targets.len() as u64,
             counts_in_memory: self.counts_in_memory,

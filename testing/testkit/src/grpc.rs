@@ -22,7 +22,7 @@ use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tonic_reflection::pb::{v1, v1alpha};
 use tonic_types::StatusExt;
 
-use crate::{Authority, Certificate, history::StoredPet};
+use crate::{Authority, Certificate};
 
 pub use petstore_proto::v1 as pb;
 pub use tonic::{Code, Request, Response, Status, transport::Channel};
@@ -233,22 +233,6 @@ pub fn reason(status: &Status) -> String {
 pub fn retry_after(status: &Status) -> Option<u64> {
     let delay = status.get_error_details().retry_info()?.retry_delay?;
     Some(delay.as_secs() + u64::from(delay.subsec_nanos() > 0))
-}
-
-/// Returns every pet that the core at this address lists.
-pub async fn all_pets(address: SocketAddr) -> Vec<StoredPet> {
-    let mut pets = pet_store(address).await;
-    let (mut all, mut page_token) = (Vec::new(), String::new());
-    loop {
-        let request = pb::ListPetsRequest { page_size: 100, page_token, status: 0 };
-        let page = pets.list_pets(request).await.expect("a page").into_inner();
-        let stored = page.pets.into_iter();
-        all.extend(stored.map(|pet| StoredPet { id: pet.id, name: pet.name, category_id: pet.category_id }));
-        page_token = page.next_page_token;
-        if page_token.is_empty() {
-            return all;
-        }
-    }
 }
 
 /// Returns the request id of a refusal, from `google.rpc.RequestInfo`.

@@ -19,6 +19,7 @@ mod rules;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -31,6 +32,7 @@ pub use self::{
     record::{NoAnswer, Record, latency_at},
     rules::Rule,
 };
+use crate::grpc;
 
 /// Time within which a busy machine answers every request: the 5 s of the contract, and as much again.
 pub const BUSY_DEADLINE: Duration = Duration::from_secs(10);
@@ -44,6 +46,22 @@ pub struct StoredPet {
     pub name: String,
     /// Category of the pet.
     pub category_id: i64,
+}
+
+/// Returns every pet that the core at this address lists.
+pub async fn all_pets(address: SocketAddr) -> Vec<StoredPet> {
+    let mut pets = grpc::pet_store(address).await;
+    let (mut all, mut page_token) = (Vec::new(), String::new());
+    loop {
+        let request = grpc::pb::ListPetsRequest { page_size: 100, page_token, status: 0 };
+        let page = pets.list_pets(request).await.expect("a page").into_inner();
+        let stored = page.pets.into_iter();
+        all.extend(stored.map(|pet| StoredPet { id: pet.id, name: pet.name, category_id: pet.category_id }));
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            return all;
+        }
+    }
 }
 
 /// Requests of all clients of a test. Clones share them.

@@ -16,8 +16,8 @@ use std::{
 use petstore_testkit::{
     Engine, Installation, Server, eventually,
     faults::{Fault, Proxy},
-    free_port, grpc,
-    history::{BUSY_DEADLINE, Conditions, History, Record},
+    free_port,
+    history::{BUSY_DEADLINE, Conditions, History, Record, all_pets},
     load::{RecordingClient, Sender, Target},
 };
 use serde_json::json;
@@ -55,7 +55,7 @@ async fn an_answer_cut_off_after_the_commit_adds_one_pet() {
         }
         proxy.set(Fault::None).await;
         assert!(proxy.cuts() >= cuts as u64 * 3 / 4, "only {} cuts", proxy.cuts());
-        let stored = grpc::all_pets(core.address("gRPC")).await;
+        let stored = all_pets(core.address("gRPC")).await;
         assert_eq!(stored.len(), cuts, "{engine:?}");
         assert_eq!(stored.iter().map(|pet| pet.id).collect::<HashSet<_>>(), added);
     }
@@ -85,7 +85,7 @@ async fn a_core_killed_under_load_loses_and_duplicates_nothing() {
             .await;
         }
         let records = load.stop().await;
-        let stored = Some(grpc::all_pets(core.address("gRPC")).await);
+        let stored = Some(all_pets(core.address("gRPC")).await);
         let conditions = Conditions { stored, deadline: Some(BUSY_DEADLINE), ..Conditions::default() };
         let report = conditions.check(&records);
         println!("{engine:?}: {report}");

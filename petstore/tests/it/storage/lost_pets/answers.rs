@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use petstore_proto::internal::v1::{GetUsageRequest, usage_service_client::UsageServiceClient};
 use petstore_testkit::{
     Installation, Server, grpc,
-    history::{BUSY_DEADLINE, Conditions, History},
+    history::{BUSY_DEADLINE, Conditions, History, all_pets},
 };
 
 use super::cores::all_orders;
@@ -39,7 +39,7 @@ impl Answers {
 
     /// Fails unless this core has everything that was acknowledged, and nothing twice.
     pub(super) async fn assert_kept(&self, core: &Server, counted: i64) {
-        let stored = Some(grpc::all_pets(core.address("gRPC")).await);
+        let stored = Some(all_pets(core.address("gRPC")).await);
         let conditions = Conditions { stored, deadline: Some(BUSY_DEADLINE), ..Conditions::default() };
         let report = conditions.check(&self.pets.records());
         println!("pets: {report}; {} not visible at once", self.invisible.len());
