@@ -15,7 +15,7 @@ use std::{
 use petstore_testkit::{
     Answer, Authority, Balancer, Certificate, Client, Installation, Protocol, Server, Session,
     grpc::{self, pb},
-    history::{Conditions, History, NoAnswer, Record, StoredPet},
+    history::{Conditions, History, NoAnswer, Record, StoredPet, all_pets},
     load::{Bounds, Load, Sender},
     servers::{Database, PostgresServer, RedisOptions, RedisServer},
 };
@@ -79,7 +79,7 @@ async fn a_cluster_rolls_to_the_next_release_and_back_without_a_failed_request()
         println!("round {round}: {} processes replaced", cluster.replaced);
     }
     let core = cluster.cores.first().expect("a core").address("gRPC");
-    judge(clients.stop().await, grpc::all_pets(core).await);
+    judge(clients.stop().await, all_pets(core).await);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
