@@ -1,9 +1,8 @@
 //! The schema of the store, one change per file.
 //!
-//! The changes are written with the schema builder, so that they run on both SQLite and PostgreSQL. [`up`]
-//! applies each in a separate transaction, under the database's write lock. Any number of processes may start
-//! on one database at once, and a killed process leaves no change half done. `migrations/README.md` describes
-//! what a change may do.
+//! Each change runs on both SQLite and PostgreSQL. [`up`] applies each in a separate transaction, under the
+//! database's write lock. Any number of processes may start on one database at once, and a killed process
+//! leaves no change half done. `migrations/README.md` describes what a change may do.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
