@@ -1,22 +1,22 @@
 //! The command line: every command, in the order of `--help`.
 
-mod settings_table;
-
-use std::{ffi::OsString, process::ExitCode};
+use std::{collections::BTreeSet, ffi::OsString, process::ExitCode};
 
 use clap::{
-    Parser, Subcommand,
+    Arg, Command, CommandFactory, Parser, Subcommand,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-pub(crate) use self::settings_table::unknown_variables;
-pub use self::settings_table::{flags, settings_table};
 use crate::{
     admin::AdminCommand,
     bulk::{export, import},
     commands::{account, ban, health, key, migrate, operator, reports, servers, shell},
     output,
 };
+
+const PREFIX: &str = "PETSTORE_";
+/// Prefix of the variables of this program's tests.
+const TEST_PREFIX: &str = "PETSTORE_TEST_";
 
 /// The Animal Store Service: pets, over REST and gRPC.
 ///
@@ -132,10 +132,51 @@ fn first_paragraph(text: &str) -> String {
     lines.join(" ")
 }
 
+/// Returns a warning for each environment variable that has the prefix of settings and belongs to no command:
+/// a misspelt one must not be ignored silently.
+pub(crate) fn unknown_variables() -> Vec<String> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    warnings(names.filter(|name| name.starts_with(PREFIX) && !name.starts_with(TEST_PREFIX)))
+}
+
+fn warnings(names: impl Iterator<Item = String>) -> Vec<String> {
+    let mut names = names.peekable();
+    if names.peek().is_none() {
+        return Vec::new();
+    }
+    let known: BTreeSet<_> =
+        args().iter().filter_map(|(_, arg)| Some(arg.get_env()?.to_string_lossy().into_owned())).collect();
+    let unknown = names.filter(|name| !known.contains(name)).collect::<BTreeSet<_>>();
+    unknown.iter().map(|name| warning(name, &known)).collect()
+}
+
+fn warning(name: &str, known: &BTreeSet<String>) -> String {
+    let own = |name: &str| name.strip_prefix(PREFIX).unwrap_or(name).to_owned(); // all have the prefix
+    match output::most_similar(&own(name), known.iter().map(|name| own(name))) {
+        Some(nearest) => format!("{name} is set, but is not a setting: did you mean {PREFIX}{nearest}?"),
+        None => format!("{name} is set, but is not a setting: `petstore COMMAND --help` lists them"),
+    }
+}
+
+/// Returns every argument of every command in the order of `--help`, each with the name of its top-level
+/// command.
+#[must_use]
+pub fn args() -> Vec<(String, Arg)> {
+    fn collect(command: &Command, top: Option<&str>, args: &mut Vec<(String, Arg)>) {
+        for command in command.get_subcommands().filter(|command| command.get_name() != "help") {
+            let top = top.unwrap_or(command.get_name());
+            args.extend(command.get_arguments().map(|arg| (top.to_owned(), arg.clone())));
+            collect(command, Some(top), args);
+        }
+    }
+    let (mut program, mut args) = (Cli::command(), Vec::new());
+    program.build();
+    collect(&program, None, &mut args);
+    args
+}
+
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     fn with_verb(args: &[&str]) -> String {
@@ -200,5 +241,73 @@ mod tests {
     fn missing_arguments_are_named_in_one_line() {
         let line = line(&["petstore", "key", "create"]);
         assert_eq!(line, "error: the following required arguments were not provided: --account <NAME>");
+    }
+
+    /// Flags that select what a command does. A variable would change that unnoticed.
+    const WITHOUT_VARIABLE: [&str; 28] = [
+        "help",
+        "version",
+        "yes",
+        "force",
+        "steps",
+        "plan",
+        "per-minute",
+        "per-day",
+        "account",
+        "expires-in",
+        "grace",
+        "for",
+        "reason",
+        "format",
+        "strict",
+        "import-id",
+        "status",
+        "label",
+        "role",
+        "operator",
+        "key",
+        "last",
+        "limit",
+        "name",
+        "suspended",
+        "by",
+        "by-key",
+        "minutes",
+    ];
+
+    #[test]
+    fn every_setting_has_the_variable_of_its_name_and_the_others_have_none() {
+        let args = args();
+        for (command, arg) in &args {
+            let Some(flag) = arg.get_long() else { continue };
+            let variable = arg.get_env().map(|variable| variable.to_string_lossy().into_owned());
+            let expected = format!("PETSTORE_{}", flag.to_uppercase().replace('-', "_"));
+            let expected = (!WITHOUT_VARIABLE.contains(&flag)).then_some(expected);
+            assert_eq!(variable, expected, "{command} --{flag}");
+            assert!(arg.get_help().is_some(), "{command} --{flag} has no help");
+        }
+        assert!(args.len() > 30, "only {} flags were checked", args.len());
+    }
+
+    #[test]
+    fn no_help_text_shows_the_value_of_a_variable_that_may_hold_a_password() {
+        for (command, arg) in args() {
+            if matches!(arg.get_long(), Some("database-url" | "redis-url")) {
+                assert!(arg.is_hide_env_values_set(), "{command}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_variable_that_is_not_a_setting_is_named_with_the_most_similar_one() {
+        let names = ["PETSTORE_HTP_ADDR", "PETSTORE_HTTP_ADDR", "PETSTORE_OUTPUT", "PETSTORE_ZZZ"];
+        let warnings = warnings(names.into_iter().map(str::to_owned));
+        assert_eq!(
+            warnings,
+            [
+                "PETSTORE_HTP_ADDR is set, but is not a setting: did you mean PETSTORE_HTTP_ADDR?",
+                "PETSTORE_ZZZ is set, but is not a setting: `petstore COMMAND --help` lists them",
+            ]
+        );
     }
 }

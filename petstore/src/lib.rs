@@ -28,7 +28,7 @@ use crate::{
     error::CliError,
 };
 pub use crate::{
-    cli::{flags, settings_table},
+    cli::args,
     commands::servers,
     process::{Addresses, Process, StartError},
 };

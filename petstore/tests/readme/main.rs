@@ -11,6 +11,7 @@ mod descriptor;
 mod language;
 mod references;
 mod sessions;
+mod settings;
 mod source;
 mod tables;
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use petstore_proto::v1::ErrorReason;
 
-use crate::{ROOT, files, read};
+use crate::{ROOT, files, read, settings::settings_table};
 
 const SETTINGS: &str = "docs/settings.md";
 
@@ -14,7 +14,7 @@ fn the_settings_table_is_the_one_that_the_flags_make() {
     let page = read(SETTINGS);
     let (before, rest) = page.split_once("<!-- settings:begin -->\n").unwrap();
     let (table, after) = rest.split_once("<!-- settings:end -->").unwrap();
-    let current = petstore::settings_table();
+    let current = settings_table();
     if std::env::var_os("UPDATE_PAGES").is_some() {
         let updated = format!("{before}<!-- settings:begin -->\n{current}<!-- settings:end -->{after}");
         fs::write(Path::new(ROOT).join(SETTINGS), updated).unwrap();
@@ -28,9 +28,10 @@ fn the_settings_table_is_the_one_that_the_flags_make() {
 
 #[test]
 fn the_deployment_and_the_operators_guide_name_settings_that_exist() {
-    let table = petstore::settings_table();
+    let table = settings_table();
     let settings = table.split('`').collect::<BTreeSet<_>>();
-    let known_flags = petstore::flags();
+    let known_flags: BTreeSet<_> =
+        petstore::args().iter().filter_map(|(_, arg)| Some(format!("--{}", arg.get_long()?))).collect();
     let mut named = 0;
     for (path, text) in files("deploy")
         .into_iter()
