@@ -16,7 +16,7 @@ use std::{
 
 use petstore_clock::{Clock, UnixMillis};
 use petstore_gateway::rate_limit::{
-    LimitKey, Quota, RateLimiter, RedisDeadlines, RedisLimiter, RedisSettings, RedisTime,
+    LimitKey, Quota, RateLimiter, RedisDeadlines, RedisLimiter, RedisSettings,
 };
 use petstore_test_servers::servers::{RedisOptions, RedisServer};
 
@@ -41,7 +41,7 @@ fn limiter(redis: &RedisServer) -> Arc<RedisLimiter> {
     let limiter = RedisLimiter::new(RedisSettings {
         urls: vec![redis.url().parse().expect("a URL")],
         deadlines: RedisDeadlines::all(Duration::from_secs(10)),
-        time: RedisTime::Clock(clock),
+        clock: Some(clock),
     });
     let limiter = limiter.expect("usable settings");
     limiter.set_installation("live-7Gk2xQ9d");

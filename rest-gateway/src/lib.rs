@@ -30,7 +30,7 @@ mod usage;
 
 pub use admin::{admin_of, admin_reason, answer_operator, call_admin, with_whole_body};
 pub use console::admin_router;
-pub use cors::{CorsOrigin, InvalidCorsOrigin};
+pub use cors::CorsOrigin;
 pub use error::error_response;
 pub use gateway::{Gateway, GatewayOptions, GatewayReadiness, PartState};
 pub use openapi::document as openapi;

@@ -17,7 +17,7 @@ mod windows;
 
 use std::{fmt, sync::Arc};
 
-use futures_util::future::BoxFuture;
+use async_trait::async_trait;
 use petstore_clock::UnixMillis;
 pub use petstore_plans::Quota;
 
@@ -26,11 +26,8 @@ pub(crate) use self::windows::{DAY, MINUTE};
 pub use self::{
     decision::{BanCause, BanPeriod, Decision, LimitStatus, Outcome, Scope, Strikes},
     in_process::InProcessLimiter,
-    redis::{
-        InvalidRedisUrl, RedisCallError, RedisDeadlines, RedisHealth, RedisLimiter, RedisSettings,
-        RedisSetupError, RedisTime, RedisUrl,
-    },
-    resilient::{InvalidOnRedisFailure, OnRedisFailure, ResilienceSettings, ResilientLimiter, redis_metrics},
+    redis::{RedisCallError, RedisDeadlines, RedisLimiter, RedisSettings, RedisUrl},
+    resilient::{OnRedisFailure, ResilienceSettings, ResilientLimiter, redis_metrics},
     windows::WindowView,
 };
 use crate::client_address::ClientAddress;
@@ -63,45 +60,23 @@ pub enum LimitKey {
 /// Counters of callers. Each decision is one atomic step: of N + k concurrent requests with N left, exactly N
 /// are admitted.
 ///
-/// A refusal is a value, and an outage is an error.
+/// A refusal is a value, and an outage is an error: the counters cannot be reached, and the operator chose to
+/// refuse in that case.
+#[async_trait]
 pub trait RateLimiter: Send + Sync + fmt::Debug {
-    /// Decides on one request that counts against `limit_key`, and counts it if it is admitted. Refusals
-    /// before `settled_at` no longer make a request a strike, because a ban of the key or its lifting settled
-    /// them; 0 if there was none.
-    ///
-    /// # Errors
-    /// If the counters cannot be reached, and the operator chose to refuse in that case.
-    fn take<'a>(
-        &'a self,
-        limit_key: &'a LimitKey,
-        quota: Quota,
-        settled_at: UnixMillis,
-    ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>>;
+    /// Decides on one request of `caller`, and counts it if it is admitted. Refusals before `settled_at` no
+    /// longer make a request a strike, because a ban of the key or its lifting settled them; 0 if there was
+    /// none.
+    async fn take(&self, caller: &LimitKey, quota: Quota, settled_at: UnixMillis) -> Decided<Decision>;
 
-    /// Returns the decision that a request that counts against `limit_key` would get now. Nothing is counted,
-    /// and no strike given.
-    ///
-    /// # Errors
-    /// If the counters cannot be reached, and the operator chose to refuse in that case.
-    fn peek<'a>(
-        &'a self,
-        limit_key: &'a LimitKey,
-        quota: Quota,
-    ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>> {
-        Box::pin(async move { Ok(self.inspect(limit_key, quota, UnixMillis(0)).await?.decision) })
+    /// Returns the decision that a request of `caller` would get now. Nothing is counted, and no strike given.
+    async fn peek(&self, caller: &LimitKey, quota: Quota) -> Decided<Decision> {
+        Ok(self.inspect(caller, quota, UnixMillis(0)).await?.decision)
     }
 
-    /// Returns everything that is kept of the key and did not begin before `settled_at`, for its owner or an
+    /// Returns everything that is kept of `caller` and did not begin before `settled_at`, for its owner or an
     /// operator. Nothing is counted, and no strike given.
-    ///
-    /// # Errors
-    /// If the counters cannot be reached, and the operator chose to refuse in that case.
-    fn inspect<'a>(
-        &'a self,
-        limit_key: &'a LimitKey,
-        quota: Quota,
-        settled_at: UnixMillis,
-    ) -> BoxFuture<'a, Result<LimitStatus, LimiterUnavailable>>;
+    async fn inspect(&self, caller: &LimitKey, quota: Quota, settled_at: UnixMillis) -> Decided<LimitStatus>;
 
     /// Returns `true` if decisions are made remotely, so that other work can be done meanwhile.
     fn is_remote(&self) -> bool {
@@ -123,6 +98,9 @@ pub trait RateLimiter: Send + Sync + fmt::Debug {
         false
     }
 }
+
+/// Answer of a limiter.
+pub type Decided<T> = Result<T, LimiterUnavailable>;
 
 /// Error: no decision could be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,14 +1,10 @@
 //! Protection of the gRPC port: TLS, client certificates, a token. Clients must show the credentials that the
 //! operator requires. Only health is open, because load balancers and orchestrators have no credentials.
 
-use std::{
-    fmt,
-    net::IpAddr,
-    sync::{Arc, PoisonError, RwLock},
-    time::Duration,
-};
+use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
 use http::{HeaderMap, Request};
+use parking_lot::RwLock;
 use petstore_api_key::{ServiceToken, bearer};
 use tonic::{
     Status,
@@ -126,12 +122,12 @@ impl RequiredToken {
     /// Replaces the token that callers must show.
     pub fn replace(&self, token: ServiceToken) {
         // No code panics while it holds the lock.
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = token;
+        *self.0.write() = token;
     }
 
     /// Returns `true` if `shown` is the token.
     fn is(&self, shown: &[u8]) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).is(shown)
+        self.0.read().is(shown)
     }
 }
 

@@ -22,6 +22,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::{BoxFuture, join_all};
+use parking_lot::Mutex;
 use sea_orm::{ConnAcquireErr, ConnectionTrait, DbBackend, DbErr, QueryResult, Statement, metric};
 use tokio::{sync::oneshot, task::JoinHandle, time};
 
@@ -80,7 +81,7 @@ pub(super) struct Connections {
 
 struct Owners {
     shared: Arc<Shared>,
-    tasks: std::sync::Mutex<Vec<JoinHandle<()>>>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Connections {
@@ -99,7 +100,7 @@ impl Connections {
         let count = settings.connections;
         let shared = Arc::new(Shared::new(settings, stale));
         let tasks = (0..count).map(|_| tokio::spawn(owner::work(Arc::clone(&shared)))).collect();
-        Self { owners: Arc::new(Owners { shared, tasks: std::sync::Mutex::new(tasks) }), observer: None }
+        Self { owners: Arc::new(Owners { shared, tasks: Mutex::new(tasks) }), observer: None }
     }
 
     /// Returns the kind of database.
@@ -170,8 +171,7 @@ impl Connections {
     /// Refuses waiting and new jobs, and closes the connections once the jobs in flight are done.
     pub(super) async fn close(&self) {
         self.owners.shared.queue.close();
-        let tasks =
-            std::mem::take(&mut *self.owners.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        let tasks = std::mem::take(&mut *self.owners.tasks.lock());
         join_all(tasks).await;
     }
 }

@@ -34,7 +34,7 @@ mod tokens;
 
 pub use bearer::{BearerError, bearer};
 pub use page_token::{List, PageToken};
-pub use tokens::{InvalidServiceToken, OperatorToken, ServiceToken};
+pub use tokens::{OperatorToken, ServiceToken};
 
 /// Length of the part after the prefix of a key or token.
 const SECRET_LEN: usize = 30 + CHECKSUM_LEN;

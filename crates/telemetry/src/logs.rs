@@ -10,9 +10,10 @@ mod writer;
 use std::{
     io::{self, IsTerminal},
     panic,
-    sync::{Mutex, OnceLock, PoisonError},
+    sync::OnceLock,
 };
 
+use parking_lot::Mutex;
 use tracing_subscriber::{
     EnvFilter, Layer, Registry, fmt, layer::SubscriberExt, reload, util::SubscriberInitExt,
 };
@@ -44,22 +45,18 @@ pub struct Log {
     filter: Mutex<String>,
 }
 
-/// Error of a text that is not a filter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "must be one of error, warn, info, debug, trace and off, or several separated by commas with those of \
-     modules, as in info,petstore_core=debug"
-)]
-pub struct InvalidFilter;
+/// Reason why a text is not a filter.
+const INVALID_FILTER: &str = "must be one of error, warn, info, debug, trace and off, or several separated by \
+                              commas with those of modules, as in info,petstore_core=debug";
 
 /// Parses a filter more strictly than [`EnvFilter`], which accepts any word as the name of a module: `debgu`
 /// would silence everything but a module of that name.
-fn parse_filter(filter: &str) -> Result<EnvFilter, InvalidFilter> {
+fn parse_filter(filter: &str) -> Result<EnvFilter, &'static str> {
     let directives: Vec<&str> = filter.split(',').map(str::trim).collect();
     if directives.iter().all(|directive| is_directive(directive)) {
-        EnvFilter::try_new(directives.join(",")).map_err(|_| InvalidFilter)
+        EnvFilter::try_new(directives.join(",")).map_err(|_| INVALID_FILTER)
     } else {
-        Err(InvalidFilter)
+        Err(INVALID_FILTER)
     }
 }
 
@@ -86,7 +83,7 @@ fn is_module(path: &str) -> bool {
 /// # Errors
 ///
 /// If the filter is not valid.
-pub fn init(filter: &str, format: LogFormat) -> Result<(), InvalidFilter> {
+pub fn init(filter: &str, format: LogFormat) -> Result<(), &'static str> {
     let (directives, handle) = reload::Layer::new(parse_filter(filter)?);
     let writer = LogWriter::new(io::stderr());
     // A log that cannot be written must not end the service: errors of the writer are dropped.
@@ -124,7 +121,7 @@ impl Log {
     /// Returns the filter in force.
     #[must_use]
     pub fn filter(&self) -> String {
-        self.filter.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.filter.lock().clone()
     }
 
     /// Replaces the filter.
@@ -132,10 +129,10 @@ impl Log {
     /// # Errors
     ///
     /// If the filter is not valid; the old one then stays.
-    pub fn set_filter(&self, filter: &str) -> Result<(), InvalidFilter> {
+    pub fn set_filter(&self, filter: &str) -> Result<(), &'static str> {
         let directives = parse_filter(filter)?;
-        let mut current = self.filter.lock().unwrap_or_else(PoisonError::into_inner);
-        self.directives.reload(directives).map_err(|_| InvalidFilter)?; // fails only if there is no log
+        let mut current = self.filter.lock();
+        self.directives.reload(directives).map_err(|_| INVALID_FILTER)?; // fails only if there is no log
         filter.clone_into(&mut current);
         tracing::info!(filter, "the log level was changed");
         Ok(())

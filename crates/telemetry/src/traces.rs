@@ -28,7 +28,7 @@ pub use opentelemetry::{KeyValue, trace::SpanKind};
 use opentelemetry_sdk::{propagation::TraceContextPropagator, trace::SdkTracer};
 
 pub use self::{
-    export::{Exporter, ExporterSettings, InvalidEndpoint, OtlpEndpoint, SpanMetrics},
+    export::{Exporter, ExporterSettings, OtlpEndpoint, SpanMetrics},
     span::{Current, Span, SpanDescription, Within},
 };
 

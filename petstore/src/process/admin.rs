@@ -176,7 +176,7 @@ async fn set_log_level(
             tracing::warn!(operator, %client, filter, "changed the filter of the log");
             StatusCode::NO_CONTENT.into_response()
         }
-        Err(invalid) => error_response(StatusCode::BAD_REQUEST, "INVALID_REQUEST", &invalid.to_string()),
+        Err(reason) => error_response(StatusCode::BAD_REQUEST, "INVALID_REQUEST", reason),
     }
 }
 

@@ -47,7 +47,7 @@ pub(crate) fn run(
     start: LocalBoxFuture<'_, Result<Process, StartError>>,
 ) -> Result<(), ProcessError> {
     logs::init(&settings.log_level, settings.log_format)
-        .map_err(|invalid| StartError::from(InvalidSetting::new("--log-level", invalid.to_string())))?;
+        .map_err(|reason| StartError::from(InvalidSetting::new("--log-level", reason)))?;
     logs::log_panics();
     rlimits::forbid_core_dumps();
     rlimits::raise_open_files();

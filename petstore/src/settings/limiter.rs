@@ -4,7 +4,7 @@ use std::{num::NonZeroU16, path::PathBuf};
 
 use petstore_clock::Clock;
 use petstore_gateway::rate_limit::{
-    OnRedisFailure, RedisDeadlines, RedisLimiter, RedisSettings, RedisTime, RedisUrl, ResilienceSettings,
+    OnRedisFailure, RedisDeadlines, RedisLimiter, RedisSettings, RedisUrl, ResilienceSettings,
 };
 
 use super::{
@@ -63,10 +63,9 @@ impl LimiterSettings {
         if urls.is_empty() {
             return Ok(None);
         }
-        let is_by_clock = self.redis_by_process_clock;
-        let time = if is_by_clock { RedisTime::Clock(clock.clone()) } else { RedisTime::Server };
-        let limiter = RedisLimiter::new(RedisSettings { urls, deadlines: self.redis_deadlines, time });
-        limiter.map(Some).map_err(|error| InvalidSetting::new("--redis-url", error.to_string()))
+        let clock = self.redis_by_process_clock.then(|| clock.clone());
+        let limiter = RedisLimiter::new(RedisSettings { urls, deadlines: self.redis_deadlines, clock });
+        limiter.map(Some).map_err(|reason| InvalidSetting::new("--redis-url", reason))
     }
 
     /// Returns the URLs of Redis, from the file if one is given; none without Redis.

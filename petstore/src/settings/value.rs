@@ -36,47 +36,30 @@ pub(crate) fn is_second(words: [&'static str; 2]) -> impl TypedValueParser<Value
 /// Maximum duration of a hundred years: far beyond any use, and far below an overflow in time arithmetic.
 const MAX: Duration = Duration::from_hours(100 * 365 * 24);
 
-/// Reason why a text is not a duration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum InvalidDuration {
-    #[error("must be a whole number and one unit of ms, s, m, h or d, such as 30s, 24h or 90d")]
-    Malformed,
-    #[error("must be more than zero")]
-    Zero,
-    #[error("must be at most 36500d")]
-    TooLong,
-}
-
 /// Parses a duration that is not zero.
-pub(crate) fn duration(written: &str) -> Result<Duration, InvalidDuration> {
+pub(crate) fn duration(written: &str) -> Result<Duration, &'static str> {
     match duration_or_zero(written)? {
-        Duration::ZERO => Err(InvalidDuration::Zero),
+        Duration::ZERO => Err("must be more than zero"),
         duration => Ok(duration),
     }
 }
 
 /// Parses a duration, which may be `0s`.
-pub(crate) fn duration_or_zero(written: &str) -> Result<Duration, InvalidDuration> {
+pub(crate) fn duration_or_zero(written: &str) -> Result<Duration, &'static str> {
+    const FORM: &str = "must be a whole number and one unit of ms, s, m, h or d, such as 30s, 24h or 90d";
     let digits = written.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = written.split_at_checked(digits).ok_or(InvalidDuration::Malformed)?;
+    let (number, unit) = written.split_at_checked(digits).filter(|_| digits > 0).ok_or(FORM)?;
     let millis_per_unit: u64 = match unit {
         "ms" => 1,
         "s" => 1_000,
         "m" => 60_000,
         "h" => 3_600_000,
         "d" => 86_400_000,
-        _ => return Err(InvalidDuration::Malformed),
+        _ => return Err(FORM),
     };
-    if number.is_empty() {
-        return Err(InvalidDuration::Malformed);
-    }
-    number
-        .parse::<u64>()
-        .ok() // only digits, so what fails is too long
-        .and_then(|number| number.checked_mul(millis_per_unit))
-        .map(Duration::from_millis)
-        .filter(|duration| *duration <= MAX)
-        .ok_or(InvalidDuration::TooLong)
+    let number = number.parse::<u64>().ok(); // only digits, so what fails is too long
+    let duration = number.and_then(|number| number.checked_mul(millis_per_unit)).map(Duration::from_millis);
+    duration.filter(|duration| *duration <= MAX).ok_or("must be at most 36500d")
 }
 
 #[cfg(test)]
@@ -96,7 +79,7 @@ mod tests {
 
     #[test]
     fn zero_is_refused_unless_allowed() {
-        assert_eq!(duration("0s"), Err(InvalidDuration::Zero));
+        assert_eq!(duration("0s"), Err("must be more than zero"));
         assert_eq!(duration_or_zero("0s"), Ok(Duration::ZERO));
     }
 
@@ -105,7 +88,8 @@ mod tests {
         for written in
             ["", "d", "10", "-1d", "+1d", "1.5h", "1 d", " 1d", "1d ", "1D", "1h30m", "1w", "١d", "1µs"]
         {
-            assert_eq!(duration(written), Err(InvalidDuration::Malformed), "{written:?}");
+            let fault = duration(written).unwrap_err();
+            assert!(fault.starts_with("must be a whole number and one unit"), "{written:?}: {fault}");
         }
     }
 
@@ -113,7 +97,7 @@ mod tests {
     fn a_duration_is_at_most_a_hundred_years() {
         assert_eq!(duration("36500d"), Ok(MAX));
         for written in ["36501d", "3153600000001ms", "18446744073709551615d", "99999999999999999999999s"] {
-            assert_eq!(duration(written), Err(InvalidDuration::TooLong), "{written:?}");
+            assert_eq!(duration(written), Err("must be at most 36500d"), "{written:?}");
         }
     }
 

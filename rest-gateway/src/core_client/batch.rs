@@ -24,13 +24,14 @@ use std::{
     future::{pending, poll_fn},
     pin::pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use petstore_proto::internal::v1::{
     Answer, Call, CallRequest, answer::Outcome, batch_service_client::BatchServiceClient,
 };
@@ -138,13 +139,9 @@ impl CallQueue {
         answered.await.unwrap_or_else(|_| Err(Status::internal("a batch ended without an answer")))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner) // nothing panics while it holds the lock
-    }
-
     /// Changes the state, and begins a batch if one may begin then.
     fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut State) -> T) -> T {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let changed = change(&mut state);
         if state.take_slot() {
             drop(state);
@@ -167,7 +164,7 @@ impl Slot {
     async fn carry(self) {
         for _ in 0..GATHERING {
             yield_now().await;
-            if self.queue.state().is_single_call() {
+            if self.queue.state.lock().is_single_call() {
                 break;
             }
         }

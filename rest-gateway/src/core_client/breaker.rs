@@ -14,7 +14,7 @@ use std::{
     fmt,
     pin::pin,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -23,6 +23,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderValue, Request, header};
 use http_body_util::Full;
+use parking_lot::Mutex;
 use petstore_telemetry::metrics::{Collectors, IntCounter, IntGauge, counter, gauge};
 use tokio::{
     sync::watch,
@@ -124,7 +125,7 @@ impl CoreBreaker {
 
     /// Starts to probe the core, unless that is already done or a recent probe was answered.
     fn suspect(self: &Arc<Self>) {
-        let last_answered = *self.last_answered.lock().unwrap_or_else(PoisonError::into_inner);
+        let last_answered = *self.last_answered.lock();
         if last_answered.is_some_and(|moment| moment.elapsed() < SUSPICION_TIMEOUT) {
             return;
         }
@@ -144,7 +145,7 @@ impl CoreBreaker {
         let fields = [(header::TE, "trailers"), (header::CONTENT_TYPE, "application/grpc")];
         request.headers_mut().extend(fields.map(|(name, value)| (name, HeaderValue::from_static(value))));
         self.core.clone().oneshot(request).await?;
-        *self.last_answered.lock().unwrap_or_else(PoisonError::into_inner) = Some(sent);
+        *self.last_answered.lock() = Some(sent);
         Ok(())
     }
 

@@ -5,13 +5,9 @@
 //! number of turns until the call has its own, times the mean time between two permits. Otherwise an
 //! overloaded core would serve only calls that have waited until shortly before their deadline.
 
-use std::{
-    collections::HashMap,
-    future::pending,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, future::pending, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{sync::oneshot, time::Instant};
 
 use crate::fair_queue::FairQueue;
@@ -71,7 +67,7 @@ impl Permits {
         account_id: i64,
     ) -> Result<impl Future<Output = Permit> + use<>, Overloaded> {
         let granted = {
-            let mut state = self.state();
+            let mut state = self.0.lock();
             // If there is room for the account, its queue is empty.
             if state.in_flight < MAX_IN_FLIGHT && state.of_account(account_id) < MAX_OF_ACCOUNT {
                 state.enter(account_id);
@@ -90,10 +86,6 @@ impl Permits {
                 Err(_) => pending().await, // only a caller that has given up gets no permit
             }
         })
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner) // no panic leaves it inconsistent
     }
 }
 
@@ -162,7 +154,7 @@ impl State {
 impl Drop for Permit {
     fn drop(&mut self) {
         let next = {
-            let mut state = self.permits.state();
+            let mut state = self.permits.0.lock();
             state.leave(self.account_id);
             if state.waiting.is_empty() { None } else { state.next(Instant::now()) }
         };
@@ -201,7 +193,7 @@ mod tests {
         assert!(acquire(&permits, 3).now_or_never().is_none(), "all are held");
         drop((busy, others, waiting));
         assert_eq!(held(&permits, 3, MAX_OF_ACCOUNT).len(), MAX_OF_ACCOUNT);
-        let state = permits.state();
+        let state = permits.0.lock();
         assert_eq!((state.in_flight, state.by_account.len(), state.waiting.len()), (0, 0, 0));
     }
 
@@ -228,7 +220,7 @@ mod tests {
         drop(given_up);
         held.pop();
         assert!(poll!(&mut waiting).is_ready());
-        assert_eq!(permits.state().in_flight, MAX_IN_FLIGHT - 1);
+        assert_eq!(permits.0.lock().in_flight, MAX_IN_FLIGHT - 1);
     }
 
     /// Returns the state of permits of which an account holds all it may.

@@ -2,11 +2,9 @@
 //! it, and returns it with the key. A gateway that counts too many strikes bans the key at once and reports
 //! the ban, so that the core passes it to the other gateways.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
-};
+use std::{collections::HashMap, sync::Arc};
 
+use parking_lot::RwLock;
 use petstore_clock::UnixMillis;
 use petstore_proto::internal::v1 as internal;
 use tokio::sync::Notify;
@@ -97,12 +95,12 @@ pub(super) struct ImposedBans {
 impl ImposedBans {
     /// Returns the key's last ban, as the core and this gateway know it.
     pub(super) fn last_ban(&self, key: &KnownKey) -> Option<LastBan> {
-        last_ban(&self.read(), key)
+        last_ban(&self.by_key.read(), key)
     }
 
     /// Bans a key that had too many strikes at `from`. Returns `false` if that time is already settled.
     pub(super) fn impose(&self, key: &KnownKey, from: UnixMillis, now: UnixMillis) -> bool {
-        let mut by_key = self.write();
+        let mut by_key = self.by_key.write();
         let last = match last_ban(&by_key, key) {
             Some(LastBan::Lifted(at)) if from <= at => return false,
             Some(LastBan::Banned(last, _)) if from <= last.from => return false,
@@ -121,7 +119,7 @@ impl ImposedBans {
 
     /// Returns the bans to report.
     pub(super) fn unreported(&self) -> Vec<ImposedBan> {
-        self.read().values().filter(|ban| !ban.is_refused).cloned().collect()
+        self.by_key.read().values().filter(|ban| !ban.is_refused).cloned().collect()
     }
 
     /// Waits until a ban has been imposed since the last call.
@@ -131,7 +129,7 @@ impl ImposedBans {
 
     /// Removes a ban that the core knows now.
     pub(super) fn reported(&self, ban: &ImposedBan) {
-        let mut by_key = self.write();
+        let mut by_key = self.by_key.write();
         if by_key.get(&ban.key_id) == Some(ban) {
             by_key.remove(&ban.key_id);
         }
@@ -139,19 +137,9 @@ impl ImposedBans {
 
     /// Marks a ban whose report the core refuses, so that it is not reported again.
     pub(super) fn refused(&self, ban: &ImposedBan) {
-        if let Some(imposed) = self.write().get_mut(&ban.key_id).filter(|imposed| *imposed == ban) {
+        if let Some(imposed) = self.by_key.write().get_mut(&ban.key_id).filter(|imposed| *imposed == ban) {
             imposed.is_refused = true;
         }
-    }
-
-    // Neither lock is held over an await.
-
-    fn read(&self) -> RwLockReadGuard<'_, HashMap<Arc<str>, ImposedBan>> {
-        self.by_key.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, HashMap<Arc<str>, ImposedBan>> {
-        self.by_key.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -276,7 +264,7 @@ mod tests {
             bans.impose(&key, from, from);
             bans.unreported().iter().for_each(|ban| bans.refused(ban));
         }
-        assert!(bans.read().len() < 30);
+        assert!(bans.by_key.read().len() < 30);
     }
 
     #[test]

@@ -4,11 +4,12 @@ use std::{
     collections::HashMap,
     mem,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
+use parking_lot::Mutex;
 use petstore_clock::UnixMillis;
 use petstore_proto::internal::v1::{KeyState, KeyUse, Plan, ResolvedKey};
 
@@ -98,7 +99,7 @@ impl LastUsed {
     /// Notes a use. Only a key's first use since the last report takes the lock.
     pub(super) fn note(&self, entry: &Arc<CachedKey>, now: UnixMillis) {
         if entry.note_use(now) {
-            let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut waiting = self.0.lock();
             if waiting.len() < 100_000 {
                 waiting.push(Arc::clone(entry));
             }
@@ -107,7 +108,7 @@ impl LastUsed {
 
     /// Takes the uses to report, one for each key.
     pub(super) fn take(&self) -> Vec<KeyUse> {
-        let waiting = mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let waiting = mem::take(&mut *self.0.lock());
         // A key that was resolved again meanwhile has two entries.
         let mut uses = HashMap::with_capacity(waiting.len());
         for entry in &waiting {

@@ -1,11 +1,8 @@
 //! The core's change feed, by which cached keys are confirmed or become stale.
 
-use std::{
-    collections::HashMap,
-    sync::{PoisonError, RwLock, RwLockReadGuard},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
+use parking_lot::RwLock;
 use petstore_clock::UnixMillis;
 use petstore_proto::internal::v1::ListChangesResponse;
 
@@ -49,18 +46,18 @@ impl Known {
 impl Changes {
     /// Returns the revision after which to ask the core for changes.
     pub(super) fn revision(&self) -> i64 {
-        self.read().revision
+        self.0.read().revision
     }
 
     /// Returns a number that changes when the core's revisions run backwards: its database was restored to an
     /// older state, and everything learnt before is invalid.
     pub(super) fn history(&self) -> u64 {
-        self.read().history
+        self.0.read().history
     }
 
     /// Applies the changes after `after`, for which the core was asked at `asked_at`.
     pub(super) fn learn(&self, answer: &ListChangesResponse, after: i64, asked_at: UnixMillis) {
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.write();
         if answer.revision < after {
             *known = Known { history: known.history + 1, ..Known::default() };
         }
@@ -79,7 +76,7 @@ impl Changes {
     /// Applies a change that another answer of the core, with this stamp, contained before the feed did:
     /// older answers about its account become stale.
     pub(super) fn learn_early(&self, answer: Stamp) {
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.write();
         if answer.history == known.history {
             let revision = known.changed.entry(answer.account_id).or_default();
             *revision = answer.revision.max(*revision);
@@ -89,7 +86,7 @@ impl Changes {
     /// Returns `true` if an answer is still valid: its account has not changed since, and that was confirmed
     /// recently.
     pub(super) fn confirm(&self, stamp: Stamp, now: UnixMillis) -> bool {
-        let known = self.read();
+        let known = self.0.read();
         let confirmed_at = known.confirmed_at.max(stamp.asked_at);
         // One further ahead than a second was made before the clock was set back.
         let is_past = confirmed_at <= now.plus(Duration::from_secs(1));
@@ -99,11 +96,7 @@ impl Changes {
     /// Returns `true` if a new answer is valid: it is not older than any reported change of its account. It
     /// needs no other confirmation, even after a jump of the clock.
     pub(super) fn admit(&self, stamp: Stamp) -> bool {
-        self.read().is_current(stamp)
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, Known> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.0.read().is_current(stamp)
     }
 }
 
@@ -161,7 +154,7 @@ mod tests {
         assert!(changes.confirm(stamp(77_777, 1), NOW));
         changes.learn(&answer(10_001, &many[10_000..]), 10_000, NOW);
         assert!(!changes.confirm(stamp(77_777, 10_000), NOW));
-        assert!(changes.read().changed.is_empty());
+        assert!(changes.0.read().changed.is_empty());
     }
 
     #[test]

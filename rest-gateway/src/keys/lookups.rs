@@ -7,14 +7,10 @@
 //! core answers more slowly than that do look-ups stay in the queue. Then refreshes of known keys go first,
 //! and client addresses take turns, so that a flood of unknown keys from one address delays no other address.
 
-use std::{
-    collections::VecDeque,
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
 use futures_util::future::{BoxFuture, FutureExt, Shared as SharedFuture};
+use parking_lot::Mutex;
 use petstore_api_key::KeyDigest;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, oneshot},
@@ -97,20 +93,13 @@ impl<T: Clone + Send + Sync + 'static> Lookups<T> {
     /// [`Overloaded`] if it is in the queue for longer than [`QUEUE_TIMEOUT`], or the queue is full.
     pub(super) async fn find(&self, digest: KeyDigest, purpose: Purpose) -> Result<T, Overloaded> {
         let (call, begun) = oneshot::channel();
-        if self.0.queue().push(purpose, Queued { digest, call })? {
+        if self.0.queue.lock().push(purpose, Queued { digest, call })? {
             tokio::spawn(Gatherer { shared: Arc::clone(&self.0), is_running: true }.run());
         }
         match timeout(QUEUE_TIMEOUT, begun).await {
             Ok(Ok(call)) => Ok(call.await),
             Ok(Err(_)) | Err(_) => Err(Overloaded), // too late, or the gatherer ended with its runtime
         }
-    }
-}
-
-impl<T: Clone> Shared<T> {
-    /// Locks the queue. The lock is never held over an await.
-    fn queue(&self) -> MutexGuard<'_, Queue<T>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -160,7 +149,7 @@ impl<T: Clone + Send + Sync + 'static> Gatherer<T> {
     /// Takes the next batch. Returns `None` if the queue is empty; the next look-up then starts another
     /// gatherer.
     fn gather(&mut self) -> Option<Vec<Queued<T>>> {
-        let mut queue = self.shared.queue();
+        let mut queue = self.shared.queue.lock();
         let batch = queue.gather();
         if batch.is_empty() {
             queue.is_gathering = false;
@@ -186,7 +175,7 @@ impl<T: Clone + Send + Sync + 'static> Gatherer<T> {
 impl<T: Clone> Drop for Gatherer<T> {
     fn drop(&mut self) {
         if self.is_running {
-            self.shared.queue().is_gathering = false; // its runtime ended
+            self.shared.queue.lock().is_gathering = false; // its runtime ended
         }
     }
 }

@@ -1,33 +1,26 @@
 //! Single flight: concurrent look-ups of one key are coalesced into one, and all get its answer.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{collections::HashMap, sync::Arc};
 
 use futures_util::future::{BoxFuture, FutureExt, Shared, WeakShared};
+use parking_lot::Mutex;
 use petstore_api_key::KeyDigest;
 
 /// Look-ups in flight. A look-up is driven by the tasks that wait for it, and ends when all of them are
 /// dropped.
 #[derive(Debug)]
-pub(super) struct SingleFlight<T>(Arc<UnderWay<T>>);
+pub(super) struct SingleFlight<T>(Arc<Mutex<Flights<T>>>);
 
 #[derive(Debug)]
-struct UnderWay<T> {
-    flights: Mutex<ByDigest<T>>,
-    last_number: AtomicU64,
+struct Flights<T> {
+    /// Look-ups and their numbers.
+    by_digest: HashMap<KeyDigest, (u64, WeakShared<BoxFuture<'static, T>>)>,
+    last_number: u64,
 }
-
-/// Look-ups and their numbers, by digest.
-type ByDigest<T> = HashMap<KeyDigest, (u64, WeakShared<BoxFuture<'static, T>>)>;
 
 impl<T> Default for SingleFlight<T> {
     fn default() -> Self {
-        Self(Arc::new(UnderWay { flights: Mutex::default(), last_number: AtomicU64::new(0) }))
+        Self(Arc::new(Mutex::new(Flights { by_digest: HashMap::new(), last_number: 0 })))
     }
 }
 
@@ -43,11 +36,12 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         F: Future<Output = T> + Send + 'static,
     {
         let mut flights = self.0.lock();
-        if let Some(flight) = flights.get(&digest).and_then(|(_, flight)| flight.upgrade()) {
+        if let Some(flight) = flights.by_digest.get(&digest).and_then(|(_, flight)| flight.upgrade()) {
             return flight;
         }
-        let number = self.0.last_number.fetch_add(1, Ordering::Relaxed);
-        let guard = RemoveAtEnd { under_way: Arc::clone(&self.0), digest, number };
+        flights.last_number += 1;
+        let number = flights.last_number;
+        let guard = RemoveAtEnd { flights: Arc::clone(&self.0), digest, number };
         let look_up = look_up();
         let flight = async move {
             let _guard = guard; // dropped with the answer, or when no task waits any more
@@ -55,36 +49,30 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         };
         let flight = flight.boxed().shared();
         if let Some(weak) = flight.downgrade() {
-            flights.insert(digest, (number, weak));
+            flights.by_digest.insert(digest, (number, weak));
         }
         flight
     }
 
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.0.lock().len()
-    }
-}
-
-impl<T> UnderWay<T> {
-    fn lock(&self) -> MutexGuard<'_, ByDigest<T>> {
-        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().by_digest.len()
     }
 }
 
 /// Removes a look-up when it ends, however it ends.
 struct RemoveAtEnd<T> {
-    under_way: Arc<UnderWay<T>>,
+    flights: Arc<Mutex<Flights<T>>>,
     digest: KeyDigest,
     number: u64,
 }
 
 impl<T> Drop for RemoveAtEnd<T> {
     fn drop(&mut self) {
-        let mut flights = self.under_way.lock();
+        let by_digest = &mut self.flights.lock().by_digest;
         // Another look-up may have started since the last task that waited for this one was dropped.
-        if flights.get(&self.digest).is_some_and(|(number, _)| *number == self.number) {
-            flights.remove(&self.digest);
+        if by_digest.get(&self.digest).is_some_and(|(number, _)| *number == self.number) {
+            by_digest.remove(&self.digest);
         }
     }
 }

@@ -4,9 +4,10 @@
 use std::{
     collections::HashMap,
     hash::{BuildHasher, Hash, RandomState},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use petstore_clock::UnixMillis;
 
 use super::{LimitKey, abuse::AbuseState, policy::Record, windows::Windows};
@@ -170,12 +171,12 @@ impl<K: Copy + Eq + Hash> CounterMap<K> {
         // Never held over an await: no future is made while it is held. The remainder is below SHARDS.
         #[expect(clippy::cast_possible_truncation, reason = "any bits of the hash will do")]
         let index = self.hasher.hash_one(key) as usize % self.shards.len();
-        self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards[index].lock()
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().unwrap().counters.len()).sum()
+        self.shards.iter().map(|shard| shard.lock().counters.len()).sum()
     }
 }
 

@@ -1,11 +1,9 @@
 //! Counters in the memory of this process.
 
-use futures_util::future::BoxFuture;
+use async_trait::async_trait;
 use petstore_clock::{Clock, UnixMillis};
 
-use super::{
-    Decision, LimitKey, LimitStatus, LimiterUnavailable, Quota, RateLimiter, counters::CounterStore, policy,
-};
+use super::{Decided, Decision, LimitKey, LimitStatus, Quota, RateLimiter, counters::CounterStore, policy};
 
 /// Limiter for one gateway alone: windows and strikes live and end with the process.
 #[derive(Debug)]
@@ -22,31 +20,18 @@ impl InProcessLimiter {
     }
 }
 
+#[async_trait]
 impl RateLimiter for InProcessLimiter {
-    fn take<'a>(
-        &'a self,
-        limit_key: &'a LimitKey,
-        quota: Quota,
-        settled_at: UnixMillis,
-    ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>> {
-        Box::pin(async move {
-            Ok(self.counters.update(
-                limit_key,
-                || self.clock.now(),
-                |record, now| policy::take(record, quota, settled_at, now),
-            ))
-        })
+    async fn take(&self, caller: &LimitKey, quota: Quota, settled_at: UnixMillis) -> Decided<Decision> {
+        Ok(self.counters.update(
+            caller,
+            || self.clock.now(),
+            |record, now| policy::take(record, quota, settled_at, now),
+        ))
     }
 
-    fn inspect<'a>(
-        &'a self,
-        limit_key: &'a LimitKey,
-        quota: Quota,
-        settled_at: UnixMillis,
-    ) -> BoxFuture<'a, Result<LimitStatus, LimiterUnavailable>> {
-        Box::pin(async move {
-            Ok(policy::inspect(self.counters.record(limit_key), quota, settled_at, self.clock.now()))
-        })
+    async fn inspect(&self, caller: &LimitKey, quota: Quota, settled_at: UnixMillis) -> Decided<LimitStatus> {
+        Ok(policy::inspect(self.counters.record(caller), quota, settled_at, self.clock.now()))
     }
 }
 

@@ -13,29 +13,20 @@ mod step;
 mod tests;
 mod url;
 
-use std::{
-    future::Future,
-    sync::{Arc, Mutex, PoisonError, RwLock},
-    time::Duration,
-};
+use std::{future::Future, sync::Arc, time::Duration};
 
-use futures_util::future::{BoxFuture, try_join_all};
+use async_trait::async_trait;
+use futures_util::future::try_join_all;
+use parking_lot::{Mutex, RwLock};
 use petstore_clock::{Clock, UnixMillis};
 use petstore_telemetry::traces::{KeyValue, Span, SpanDescription, SpanKind};
 use redis::Value;
 use tokio::time::timeout;
 
 pub(super) use self::shards::Shard;
-pub use self::{
-    connection::RedisDeadlines,
-    error::RedisCallError,
-    url::{InvalidRedisUrl, RedisUrl},
-};
-use self::{
-    shards::Shards,
-    step::{PROBES, Step},
-};
-use super::{Decision, LimitKey, LimitStatus, LimiterUnavailable, Quota, RateLimiter, policy};
+pub use self::{connection::RedisDeadlines, error::RedisCallError, url::RedisUrl};
+use self::{shards::Shards, step::Step};
+use super::{Decided, Decision, LimitKey, LimitStatus, LimiterUnavailable, Quota, RateLimiter, policy};
 
 /// Location of the counters, and the timeouts and time of decisions.
 #[derive(Clone, Debug)]
@@ -44,40 +35,9 @@ pub struct RedisSettings {
     pub urls: Vec<RedisUrl>,
     /// Timeouts of Redis.
     pub deadlines: RedisDeadlines,
-    /// Time by which decisions are made.
-    pub time: RedisTime,
-}
-
-/// Time by which decisions are made.
-#[derive(Clone, Debug, Default)]
-pub enum RedisTime {
-    /// Time of the Redis server, which is the same for all gateways.
-    #[default]
-    Server,
-    /// Time of a clock of this process. Clocks of several machines differ.
-    Clock(Clock),
-}
-
-/// Error of settings that cannot be used with any Redis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RedisSetupError {
-    /// The URL is missing.
-    #[error("must name a Redis server")]
-    NoUrl,
-    /// The URL is not that of a server.
-    #[error("must be the URL of a Redis server")]
-    Unusable,
-    /// The URLs do not belong to one Cluster.
-    #[error("the nodes of a Redis Cluster must have the same user, password and TLS, and no database")]
-    UnlikeNodes,
-}
-
-/// Report of a healthy Redis about itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RedisHealth {
-    /// `true` if its eviction policy may evict counters when its memory is full, and so grant quota again:
-    /// any policy but `noeviction`.
-    pub evicts: bool,
+    /// Clock by which decisions are made; `None` for that of the Redis server, which is the same for all
+    /// gateways. Clocks of several machines differ.
+    pub clock: Option<Clock>,
 }
 
 /// Limiter that counts in Redis. All gateways of an installation that use the same Redis share the counters.
@@ -99,8 +59,8 @@ impl RedisLimiter {
     /// Creates a limiter that connects on first use, so it can be created before Redis is there.
     ///
     /// # Errors
-    /// If the URLs do not belong together.
-    pub fn new(settings: RedisSettings) -> Result<Self, RedisSetupError> {
+    /// The fault of the URLs, if they do not belong together.
+    pub fn new(settings: RedisSettings) -> Result<Self, &'static str> {
         if settings.urls.iter().any(RedisUrl::has_tls) {
             // rustls wants one for the process. Err: it already has one, which is sufficient.
             let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
@@ -111,17 +71,18 @@ impl RedisLimiter {
     }
 
     /// Connects if necessary, and asks a Cluster for its shards. On each shard it decides on a request that
-    /// belongs to no account, with all the work of a decision, including the write. Then it reads the
-    /// eviction policy. Takes a second at most.
+    /// belongs to no account, with all the work of a decision, including the write. Takes a second at most.
+    /// Returns `true` if the eviction policy may evict counters when Redis's memory is full, and so grant quota
+    /// again: any policy but `noeviction`.
     ///
     /// # Errors
     /// If Redis, or a shard of it, does not decide.
-    pub async fn probe(&self) -> Result<RedisHealth, LimiterUnavailable> {
+    pub async fn probe(&self) -> Decided<bool> {
         let probe = async {
             self.shards.learn().await?;
             try_join_all(self.shards.all().iter().map(async |shard| shard.probe().await)).await?;
             let info = self.shards.connection().send(redis::cmd("INFO").arg("memory")).await?;
-            Ok(RedisHealth { evicts: !forbids_eviction(&info) })
+            Ok(!forbids_eviction(&info))
         };
         // Longer than a decision: it may wait for a connection with TLS.
         self.within(Duration::from_secs(1), probe).await
@@ -146,10 +107,9 @@ impl RedisLimiter {
         limit_key: &LimitKey,
         quota: Quota,
         settled_at: UnixMillis,
-    ) -> Result<Decision, LimiterUnavailable> {
+    ) -> Decided<Decision> {
         let step = Step::take(&self.installation()?, limit_key, quota, settled_at);
-        let taken = async { Ok(shard.run(step).await?.taken()?.decision(quota)) };
-        self.within(self.deadlines.decision, taken).await
+        self.within(self.deadlines.decision, async { shard.run(step).await?.decision() }).await
     }
 
     /// Does the work of [`inspect`](RateLimiter::inspect) on the shard that keeps the counters.
@@ -159,7 +119,7 @@ impl RedisLimiter {
         limit_key: &LimitKey,
         quota: Quota,
         settled_at: UnixMillis,
-    ) -> Result<LimitStatus, LimiterUnavailable> {
+    ) -> Decided<LimitStatus> {
         let step = Step::read(&self.installation()?, limit_key);
         let kept = async { shard.run(step).await?.kept() };
         let (record, now) = self.within(self.deadlines.decision, kept).await?;
@@ -170,36 +130,35 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// If the shard does not decide.
-    pub(super) async fn probe_once(&self, shard: &Shard) -> Result<UnixMillis, LimiterUnavailable> {
-        let taken = async { Ok(shard.probe().await?.taken()?.decision(PROBES).now) };
-        self.within(self.deadlines.decision, taken).await
+    pub(super) async fn probe_once(&self, shard: &Shard) -> Decided<UnixMillis> {
+        self.within(self.deadlines.decision, async { Ok(shard.probe().await?.decision()?.now) }).await
     }
 
     /// Returns the name of the installation.
     ///
     /// # Errors
     /// If the core has not named it yet.
-    fn installation(&self) -> Result<Arc<str>, LimiterUnavailable> {
-        let installation = self.installation.read().unwrap_or_else(PoisonError::into_inner);
+    fn installation(&self) -> Decided<Arc<str>> {
+        let installation = self.installation.read();
         installation.clone().ok_or(LimiterUnavailable)
     }
 
     /// Returns the cause of Redis's last failure to decide, or `None` if it never failed.
     pub fn last_error(&self) -> Option<RedisCallError> {
-        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.last_error.lock()
     }
 
     async fn within<T>(
         &self,
         deadline: Duration,
         work: impl Future<Output = Result<T, RedisCallError>>,
-    ) -> Result<T, LimiterUnavailable> {
+    ) -> Decided<T> {
         let span = Span::child(SpanKind::Client, describe);
         let result = span.within(timeout(deadline, work)).await.unwrap_or(Err(RedisCallError::TimedOut));
         result.map_err(|error| {
             span.fail(error.to_string());
             tracing::debug!(%error, "Redis made no decision");
-            *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            *self.last_error.lock() = Some(error);
             LimiterUnavailable
         })
     }
@@ -223,25 +182,19 @@ fn forbids_eviction(info: &Value) -> bool {
     }
 }
 
+#[async_trait]
 impl RateLimiter for RedisLimiter {
-    fn take<'a>(
-        &'a self,
-        limit_key: &'a LimitKey,
-        quota: Quota,
-        settled_at: UnixMillis,
-    ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>> {
-        Box::pin(async move { self.take_on(&self.shard_of(limit_key), limit_key, quota, settled_at).await })
+    async fn take(&self, limit_key: &LimitKey, quota: Quota, settled_at: UnixMillis) -> Decided<Decision> {
+        self.take_on(&self.shard_of(limit_key), limit_key, quota, settled_at).await
     }
 
-    fn inspect<'a>(
-        &'a self,
-        limit_key: &'a LimitKey,
+    async fn inspect(
+        &self,
+        limit_key: &LimitKey,
         quota: Quota,
         settled_at: UnixMillis,
-    ) -> BoxFuture<'a, Result<LimitStatus, LimiterUnavailable>> {
-        Box::pin(
-            async move { self.inspect_on(&self.shard_of(limit_key), limit_key, quota, settled_at).await },
-        )
+    ) -> Decided<LimitStatus> {
+        self.inspect_on(&self.shard_of(limit_key), limit_key, quota, settled_at).await
     }
 
     fn is_remote(&self) -> bool {
@@ -252,7 +205,7 @@ impl RateLimiter for RedisLimiter {
         // Characters that could mislead Redis Cluster, or make keys long, are left out.
         let is_plain = |character: &char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_');
         let name: String = name.chars().filter(is_plain).take(64).collect();
-        let mut installation = self.installation.write().unwrap_or_else(PoisonError::into_inner);
+        let mut installation = self.installation.write();
         if !name.is_empty() && installation.as_deref() != Some(&name) {
             *installation = Some(name.into());
         }

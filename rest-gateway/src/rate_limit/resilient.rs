@@ -8,16 +8,11 @@ mod breaker;
 mod fallback;
 mod metrics;
 
-use std::{
-    collections::HashMap,
-    fmt,
-    num::NonZeroU16,
-    str::FromStr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, fmt, num::NonZeroU16, str::FromStr, sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use futures_util::future::{BoxFuture, join_all};
+use parking_lot::Mutex;
 use petstore_clock::{Clock, UnixMillis};
 use tokio::time::{Instant, sleep};
 
@@ -28,8 +23,8 @@ use self::{
     metrics::RedisMetrics,
 };
 use super::{
-    Decision, LimitKey, LimitStatus, LimiterUnavailable, Outcome, Quota, RateLimiter, RedisHealth,
-    RedisLimiter, Scope,
+    Decided, Decision, LimitKey, LimitStatus, LimiterUnavailable, Outcome, Quota, RateLimiter, RedisLimiter,
+    Scope,
     policy::{self, Record},
     redis::Shard,
 };
@@ -46,11 +41,6 @@ pub enum OnRedisFailure {
     Closed,
 }
 
-/// Error of a text that names no such policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("must be local, open or closed")]
-pub struct InvalidOnRedisFailure;
-
 /// Writes `local`, `open` or `closed`.
 impl fmt::Display for OnRedisFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -63,13 +53,13 @@ impl fmt::Display for OnRedisFailure {
 }
 
 impl FromStr for OnRedisFailure {
-    type Err = InvalidOnRedisFailure;
+    type Err = &'static str;
 
-    fn from_str(written: &str) -> Result<Self, InvalidOnRedisFailure> {
+    fn from_str(written: &str) -> Result<Self, Self::Err> {
         [Self::Local, Self::Open, Self::Closed]
             .into_iter()
             .find(|policy| policy.to_string() == written)
-            .ok_or(InvalidOnRedisFailure)
+            .ok_or("must be local, open or closed")
     }
 }
 
@@ -104,45 +94,39 @@ impl ResilientLimiter {
         settings: ResilienceSettings,
         clock: Clock,
     ) -> BoxFuture<'static, Self> {
-        Box::pin(Self::probed(redis, settings, clock)) // so that it is compiled with this crate
-    }
-
-    async fn probed(redis: RedisLimiter, settings: ResilienceSettings, clock: Clock) -> Self {
-        let started = Instant::now();
-        let first_try = redis.probe().await;
-        if let Ok(health) = first_try {
-            report_evictions(health);
-        }
-        let limiter = Self {
-            redis,
-            settings,
-            breakers: Mutex::default(),
-            fallback: Fallback::new(clock, settings.gateways),
-            started,
-            metrics: RedisMetrics::default(),
-        };
-        if first_try.is_err() {
-            for shard in limiter.redis.shards().await {
-                if limiter.redis.probe_once(&shard).await.is_err() {
-                    limiter.breakers().insert(Arc::clone(&shard.node), Breaker::new(false, Duration::ZERO));
-                    limiter.note(&shard, Some(Change::Opened));
+        // In a box, so that it is compiled with this crate.
+        Box::pin(async move {
+            let started = Instant::now();
+            let first_try = redis.probe().await;
+            report_evictions(first_try);
+            let limiter = Self {
+                redis,
+                settings,
+                breakers: Mutex::default(),
+                fallback: Fallback::new(clock, settings.gateways),
+                started,
+                metrics: RedisMetrics::default(),
+            };
+            if first_try.is_err() {
+                for shard in limiter.redis.shards().await {
+                    if limiter.redis.probe_once(&shard).await.is_err() {
+                        let opened = Breaker::new(false, Duration::ZERO);
+                        limiter.breakers.lock().insert(Arc::clone(&shard.node), opened);
+                        limiter.note(&shard, Some(Change::Opened));
+                    }
                 }
             }
-        }
-        limiter
+            limiter
+        })
     }
 
     /// Probes Redis until `shutdown`. Without it, the limiter never returns to Redis.
     pub fn watch(self: Arc<Self>, shutdown: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
-        Box::pin(async move { self.probe_until(shutdown).await }) // so that it is compiled with this crate
-    }
-
-    async fn probe_until(&self, shutdown: BoxFuture<'static, ()>) {
-        let probe_often = async {
+        let probe_often = async move {
             loop {
                 sleep(Duration::from_millis(200)).await;
                 let shards = self.redis.shards().await;
-                self.breakers().retain(|node, _| shards.iter().any(|shard| shard.node == *node));
+                self.breakers.lock().retain(|node, _| shards.iter().any(|shard| shard.node == *node));
                 let probes = shards.iter().map(async |shard| {
                     // Asks again immediately after a failure: three failures in a row must be detected within
                     // a second.
@@ -151,10 +135,13 @@ impl ResilientLimiter {
                 join_all(probes).await;
             }
         };
-        tokio::select! {
-            () = shutdown => {}
-            () = probe_often => {}
-        }
+        // In a box, so that it is compiled with this crate.
+        Box::pin(async move {
+            tokio::select! {
+                () = shutdown => {}
+                () = probe_often => {}
+            }
+        })
     }
 
     /// Probes a shard without a request, and returns `true` if it answered. The probe writes, because a Redis
@@ -170,9 +157,7 @@ impl ResilientLimiter {
         self.note(shard, change);
         if change == Some(Change::Closed) {
             // It may be another Redis, or have a new configuration.
-            if let Ok(health) = self.counted(Box::pin(self.redis.probe())).await {
-                report_evictions(health);
-            }
+            report_evictions(self.counted(Box::pin(self.redis.probe())).await);
         }
         is_good
     }
@@ -183,7 +168,7 @@ impl ResilientLimiter {
     }
 
     fn is_closed(&self, shard: &Shard) -> bool {
-        self.breakers().get(&shard.node).is_none_or(Breaker::is_closed)
+        self.breakers.lock().get(&shard.node).is_none_or(Breaker::is_closed)
     }
 
     /// Returns Redis's answer to an address that it refused before, for the time of the refusal: such an
@@ -203,11 +188,11 @@ impl ResilientLimiter {
         &self,
         shard: &Shard,
         limit_key: &LimitKey,
-        call: BoxFuture<'_, Result<T, LimiterUnavailable>>,
+        call: BoxFuture<'_, Decided<T>>,
         decision: fn(&T) -> &Decision,
         locally: impl FnOnce(&Fallback) -> T,
         openly: impl FnOnce(UnixMillis) -> T,
-    ) -> Result<T, LimiterUnavailable> {
+    ) -> Decided<T> {
         let asked_at = self.fallback.local_time();
         if let Ok(answer) = self.call_redis(shard, call).await {
             self.fallback.learn(limit_key, decision(&answer), asked_at);
@@ -223,11 +208,7 @@ impl ResilientLimiter {
     }
 
     /// Returns the shard's answer to a request's question, if it is asked and answers in time.
-    async fn call_redis<T>(
-        &self,
-        shard: &Shard,
-        call: BoxFuture<'_, Result<T, LimiterUnavailable>>,
-    ) -> Result<T, LimiterUnavailable> {
+    async fn call_redis<T>(&self, shard: &Shard, call: BoxFuture<'_, Decided<T>>) -> Decided<T> {
         if !self.is_shared(shard) {
             return Err(LimiterUnavailable);
         }
@@ -237,10 +218,7 @@ impl ResilientLimiter {
         answer
     }
 
-    async fn counted<T>(
-        &self,
-        call: BoxFuture<'_, Result<T, LimiterUnavailable>>,
-    ) -> Result<T, LimiterUnavailable> {
+    async fn counted<T>(&self, call: BoxFuture<'_, Decided<T>>) -> Decided<T> {
         let asked = Instant::now();
         let answer = call.await;
         self.metrics.answered(asked.elapsed(), answer.is_ok());
@@ -267,68 +245,55 @@ impl ResilientLimiter {
     }
 
     fn breaker<T>(&self, shard: &Shard, report: impl FnOnce(&mut Breaker, Moment) -> T) -> T {
-        let (mut breakers, now) = (self.breakers(), self.started.elapsed());
+        let (mut breakers, now) = (self.breakers.lock(), self.started.elapsed());
         let breaker = match breakers.get_mut(&shard.node) {
             Some(breaker) => breaker,
             None => breakers.entry(Arc::clone(&shard.node)).or_insert_with(|| Breaker::new(true, now)),
         };
         report(breaker, now)
     }
-
-    /// Locks the breakers. The lock is never held over an await: no future is made while it is held.
-    fn breakers(&self) -> MutexGuard<'_, HashMap<Arc<str>, Breaker>> {
-        self.breakers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
+#[async_trait]
 impl RateLimiter for ResilientLimiter {
-    fn take<'a>(
-        &'a self,
-        limit_key: &'a LimitKey,
-        quota: Quota,
-        settled_at: UnixMillis,
-    ) -> BoxFuture<'a, Result<Decision, LimiterUnavailable>> {
-        Box::pin(async move {
-            let shard = self.redis.shard_of(limit_key);
-            if let Some(refused) = self.remembered(&shard, limit_key, quota) {
-                return Ok(refused.decision);
-            }
-            self.decide(
-                &shard,
-                limit_key,
-                Box::pin(self.redis.take_on(&shard, limit_key, quota, settled_at)),
-                |decision| decision,
-                |fallback| fallback.take(limit_key, quota, settled_at),
-                |now| on_its_own(policy::take(Record::default(), quota, settled_at, now).0),
-            )
-            .await
-        })
+    async fn take(&self, limit_key: &LimitKey, quota: Quota, settled_at: UnixMillis) -> Decided<Decision> {
+        let shard = self.redis.shard_of(limit_key);
+        if let Some(refused) = self.remembered(&shard, limit_key, quota) {
+            return Ok(refused.decision);
+        }
+        self.decide(
+            &shard,
+            limit_key,
+            Box::pin(self.redis.take_on(&shard, limit_key, quota, settled_at)),
+            |decision| decision,
+            |fallback| fallback.take(limit_key, quota, settled_at),
+            |now| on_its_own(policy::take(Record::default(), quota, settled_at, now).0),
+        )
+        .await
     }
 
-    fn inspect<'a>(
-        &'a self,
-        limit_key: &'a LimitKey,
+    async fn inspect(
+        &self,
+        limit_key: &LimitKey,
         quota: Quota,
         settled_at: UnixMillis,
-    ) -> BoxFuture<'a, Result<LimitStatus, LimiterUnavailable>> {
-        Box::pin(async move {
-            let shard = self.redis.shard_of(limit_key);
-            if let Some(refused) = self.remembered(&shard, limit_key, quota) {
-                return Ok(refused);
-            }
-            self.decide(
-                &shard,
-                limit_key,
-                Box::pin(self.redis.inspect_on(&shard, limit_key, quota, settled_at)),
-                |limit_status| &limit_status.decision,
-                |fallback| fallback.inspect(limit_key, quota, settled_at),
-                |now| {
-                    let limit_status = policy::inspect(Record::default(), quota, settled_at, now);
-                    LimitStatus { decision: on_its_own(limit_status.decision), ..limit_status }
-                },
-            )
-            .await
-        })
+    ) -> Decided<LimitStatus> {
+        let shard = self.redis.shard_of(limit_key);
+        if let Some(refused) = self.remembered(&shard, limit_key, quota) {
+            return Ok(refused);
+        }
+        self.decide(
+            &shard,
+            limit_key,
+            Box::pin(self.redis.inspect_on(&shard, limit_key, quota, settled_at)),
+            |limit_status| &limit_status.decision,
+            |fallback| fallback.inspect(limit_key, quota, settled_at),
+            |now| {
+                let limit_status = policy::inspect(Record::default(), quota, settled_at, now);
+                LimitStatus { decision: on_its_own(limit_status.decision), ..limit_status }
+            },
+        )
+        .await
     }
 
     fn is_remote(&self) -> bool {
@@ -344,7 +309,7 @@ impl RateLimiter for ResilientLimiter {
     }
 
     fn is_degraded(&self) -> bool {
-        self.breakers().values().any(|breaker| !breaker.is_closed())
+        self.breakers.lock().values().any(|breaker| !breaker.is_closed())
     }
 }
 
@@ -353,8 +318,9 @@ fn on_its_own(decision: Decision) -> Decision {
     Decision { scope: Scope::Node, ..decision }
 }
 
-fn report_evictions(health: RedisHealth) {
-    if health.evicts {
+/// Warns if a probe has found that Redis may evict counters.
+fn report_evictions(probed: Decided<bool>) {
+    if probed == Ok(true) {
         tracing::warn!(
             "Redis may drop counters when its memory is full, and with them hand out quota anew: \
              set maxmemory-policy noeviction"

@@ -6,7 +6,7 @@ use std::{
     io,
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
@@ -15,6 +15,7 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Event that an HTTP/1.1 connection waits for.
@@ -118,19 +119,15 @@ impl Activity {
 
     /// Records that the app has the body of the current request.
     pub(super) fn body_lent(&self) {
-        *self.body() = BodyState::WithApp;
+        *self.0.body.lock() = BodyState::WithApp;
     }
 
     /// Records the state in which the app has left the body. Without effect once the request is answered.
     pub(super) fn body_returned(&self, state: BodyState) {
-        let mut body = self.body();
+        let mut body = self.0.body.lock();
         if matches!(*body, BodyState::WithApp) {
             *body = state;
         }
-    }
-
-    fn body(&self) -> MutexGuard<'_, BodyState> {
-        self.0.body.lock().unwrap_or_else(PoisonError::into_inner) // no code panics while it holds the lock
     }
 
     pub(super) fn now(&self) -> Snapshot {
@@ -173,7 +170,7 @@ impl RequestInFlight {
     /// Records that the app has answered. Returns the state of the request's body.
     pub(super) fn answered(&self) -> BodyState {
         self.activity.set_waits_for_app(false);
-        std::mem::take(&mut *self.activity.body())
+        std::mem::take(&mut *self.activity.0.body.lock())
     }
 
     /// Returns `true` if the answer has to be the last one of the connection.

@@ -1,12 +1,8 @@
 //! Certificate of an HTTPS port, and its replacement while the port is served.
 
-use std::{
-    fmt, fs, io,
-    path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{fmt, fs, io, path::PathBuf, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use petstore_telemetry::metrics::{Collectors, IntGauge, gauge};
 use tokio::{task::spawn_blocking, time::sleep};
 use tokio_rustls::{
@@ -85,23 +81,19 @@ impl Certificate {
     pub fn reload(&self) -> Result<(), InvalidCertificate> {
         let pair = self.files.read()?;
         let acceptor = acceptor(&pair, &self.files, &self.expiry)?;
-        *self.lock() = InUse { acceptor, judged: Ok(pair) };
+        *self.in_use.lock() = InUse { acceptor, judged: Ok(pair) };
         Ok(())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, InUse> {
-        self.in_use.lock().unwrap_or_else(PoisonError::into_inner) // no code panics while it holds the lock
     }
 
     /// Returns the acceptor that performs handshakes with the certificate in use.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
-        self.lock().acceptor.clone()
+        self.in_use.lock().acceptor.clone()
     }
 
     /// Takes new files into use. While they are incomplete or cannot be used, the old ones stay, and one line
     /// says so. Never ends.
     pub(super) async fn keep_current(self) {
-        let mut last = self.lock().judged.clone();
+        let mut last = self.in_use.lock().judged.clone();
         loop {
             sleep(Duration::from_secs(1)).await; // the files are small, and only reading them shows a change
             let files = self.files.clone();
@@ -113,21 +105,21 @@ impl Certificate {
             // way through a replacement.
             let is_settled = now == last;
             last = now;
-            if !is_settled || last == self.lock().judged {
+            if !is_settled || last == self.in_use.lock().judged {
                 continue;
             }
             match last.clone().and_then(|pair| {
                 acceptor(&pair, &self.files, &self.expiry).map_err(|error| error.to_string())
             }) {
                 Ok(acceptor) => {
-                    self.lock().acceptor = acceptor;
+                    self.in_use.lock().acceptor = acceptor;
                     tracing::info!("the HTTPS certificate was replaced");
                 }
                 Err(error) => {
                     tracing::warn!(error, "the new HTTPS certificate cannot be used: the old one stays");
                 }
             }
-            self.lock().judged.clone_from(&last);
+            self.in_use.lock().judged.clone_from(&last);
         }
     }
 }

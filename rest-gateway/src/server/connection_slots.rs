@@ -3,10 +3,11 @@
 use std::{
     collections::{HashMap, VecDeque},
     net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     task::AbortHandle,
@@ -86,7 +87,7 @@ impl ConnectionSlots {
     /// Adds an open connection to those whose slots can be reclaimed.
     pub(super) fn opened(&self, task: AbortHandle, activity: Activity) {
         if let Some(reclaimable) = &self.reclaimable {
-            let mut open = reclaimable.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut open = reclaimable.lock();
             open.retain(|(task, _)| !task.is_finished());
             open.push_back((task, activity));
         }
@@ -95,7 +96,7 @@ impl ConnectionSlots {
     /// Closes the oldest connection that waits for its client.
     fn reclaim(&self) {
         let Some(reclaimable) = &self.reclaimable else { return };
-        let mut open = reclaimable.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = reclaimable.lock();
         open.retain(|(task, _)| !task.is_finished());
         if let Some(at) = open.iter().position(|(_, activity)| !activity.waits_for_app())
             && let Some((task, _)) = open.remove(at)
@@ -142,7 +143,7 @@ impl AddressCounts {
     /// Counts one more connection. Returns `None` if the address has its maximum.
     fn enter(&self, peer: IpAddr) -> Option<CountedConnection> {
         let address = ClientAddress::from(peer);
-        let mut open = self.lock();
+        let mut open = self.open.lock();
         let count = open.get(&address).copied().unwrap_or_default();
         if count >= self.max {
             return None;
@@ -150,15 +151,11 @@ impl AddressCounts {
         open.insert(address, count + 1);
         Some(CountedConnection { counts: self.clone(), address })
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<ClientAddress, usize>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner) // no code panics while it holds the lock
-    }
 }
 
 impl Drop for CountedConnection {
     fn drop(&mut self) {
-        let mut open = self.counts.lock();
+        let mut open = self.counts.open.lock();
         match open.get_mut(&self.address) {
             Some(count) if *count > 1 => *count -= 1,
             _ => {
@@ -183,7 +180,7 @@ mod tests {
         let three = enter("192.0.2.1").unwrap();
         assert!(enter("::ffff:192.0.2.1").is_none());
         drop((two, three));
-        assert!(counts.lock().is_empty());
+        assert!(counts.open.lock().is_empty());
     }
 
     #[tokio::test]

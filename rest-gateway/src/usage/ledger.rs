@@ -4,11 +4,12 @@ use std::{
     collections::HashMap,
     hash::{BuildHasher, RandomState},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use petstore_clock::Minute;
 use petstore_proto::internal::v1::{ReportUsageRequest, UsageDay, UsageRow};
 
@@ -137,7 +138,7 @@ impl Ledger {
     /// Returns the report to send now: the last one if it was not answered, and otherwise one of the counts
     /// since. `None` if there is nothing to report.
     pub(super) fn next_report(&self) -> Option<ReportUsageRequest> {
-        let mut last = self.last_report();
+        let mut last = self.last_report.lock();
         if last.unanswered.is_none() {
             let requests = self.take_rows();
             let (refusals, refusal_counts) = self.refusals.take();
@@ -154,7 +155,7 @@ impl Ledger {
 
     /// Drops the report, which the core has answered.
     pub(super) fn answered(&self, number: i64) {
-        let mut last = self.last_report();
+        let mut last = self.last_report.lock();
         if last.number == number {
             last.unanswered = None;
             self.overflowed.store(false, Ordering::Relaxed);
@@ -163,7 +164,7 @@ impl Ledger {
 
     /// Returns the counts of the account.
     pub(super) fn unreported(&self, account_id: i64) -> Unreported {
-        let last = self.last_report();
+        let last = self.last_report.lock();
         let rows = last.unanswered.iter().flat_map(|report| &report.requests);
         let sent = rows.filter(|row| row.account_id == account_id).map(day_of);
         let shard = self.shard(account_id);
@@ -177,7 +178,7 @@ impl Ledger {
     fn take_rows(&self) -> Vec<UsageRow> {
         let mut rows = HashMap::new();
         for shard in &self.shards {
-            let mut shard = lock(shard);
+            let mut shard = shard.lock();
             let Shard { minutes, days } = &mut *shard;
             let room = MAX_ROWS - rows.len();
             for ((account_id, day), counts) in days.extract_if(|_, _| true).take(room) {
@@ -196,16 +197,8 @@ impl Ledger {
         // The remainder is below SHARDS.
         #[expect(clippy::cast_possible_truncation, reason = "any bits of the hash will do")]
         let index = self.hasher.hash_one(account_id) as usize % self.shards.len();
-        lock(&self.shards[index])
+        self.shards[index].lock()
     }
-
-    fn last_report(&self) -> MutexGuard<'_, LastReport> {
-        self.last_report.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner) // never held over an await
 }
 
 fn row(((account_id, key_id, minute), counts): ((i64, Arc<str>, i64), UsageDay)) -> UsageRow {

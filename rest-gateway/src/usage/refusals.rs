@@ -1,13 +1,9 @@
 //! A sample of the refused requests, for operators who ask for the cause, and counts of all of them by minute
 //! and cause. A refusal takes one short lock.
 
-use std::{
-    collections::HashMap,
-    hash::Hash,
-    mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, hash::Hash, mem, sync::Arc};
 
+use parking_lot::Mutex;
 use petstore_clock::UnixMillis;
 use petstore_proto::{admin::v1::RefusalCause, internal::v1 as internal};
 
@@ -71,7 +67,7 @@ struct Sample<S> {
 impl RefusalLedger {
     /// Counts a refusal in that minute, and keeps it if there is room.
     pub(crate) fn note(&self, minute: i64, refusal: RefusedRequest) {
-        let mut waiting = self.lock();
+        let mut waiting = self.0.lock();
         let count = (minute, refusal.by.cause);
         // Only a long outage of the core reaches this number of minutes and causes.
         if waiting.counts.len() < 1_000 || waiting.counts.contains_key(&count) {
@@ -85,7 +81,7 @@ impl RefusalLedger {
 
     /// Takes the refusals and counts to report now.
     pub(super) fn take(&self) -> (Vec<internal::Refusal>, Vec<internal::RefusalCount>) {
-        let Waiting { of_accounts, of_addresses, counts } = mem::take(&mut *self.lock());
+        let Waiting { of_accounts, of_addresses, counts } = mem::take(&mut *self.0.lock());
         let refusals = of_accounts.kinds.into_values().chain(of_addresses.kinds.into_values()).flatten();
         let counts = counts.into_iter().map(|((minute, cause), requests)| internal::RefusalCount {
             minute,
@@ -93,10 +89,6 @@ impl RefusalLedger {
             requests,
         });
         (refusals.map(|(refusal, repeats)| wire(&refusal, repeats)).collect(), counts.collect())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner) // never held over an await
     }
 }
 

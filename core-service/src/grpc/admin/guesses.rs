@@ -8,10 +8,11 @@
 use std::{
     collections::{HashMap, HashSet},
     net::{IpAddr, Ipv6Addr},
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::{Mutex, RwLock};
 use petstore_api_key::KeyDigest;
 use petstore_clock::{UnixMillis, whole_secs};
 use tokio::time::{Instant, sleep_until};
@@ -56,12 +57,12 @@ pub(super) struct Failure {
 impl Guesses {
     /// Returns `true` if the credential was valid recently, so that it is looked up without a fresh list.
     pub(super) fn knows(&self, digest: KeyDigest) -> bool {
-        self.0.valid.read().unwrap_or_else(PoisonError::into_inner).contains(&digest)
+        self.0.valid.read().contains(&digest)
     }
 
     /// Removes a credential that is no longer valid.
     pub(super) fn forget(&self, digest: KeyDigest) {
-        self.0.valid.write().unwrap_or_else(PoisonError::into_inner).remove(&digest);
+        self.0.valid.write().remove(&digest);
     }
 
     /// Returns `true` if the credential is in a list read after this call began.
@@ -78,7 +79,7 @@ impl Guesses {
             }
             let now = Instant::now();
             let valid = list().await?;
-            *self.0.valid.write().unwrap_or_else(PoisonError::into_inner) = valid;
+            *self.0.valid.write() = valid;
             *listed = Some(now);
         }
         drop(listed);
@@ -87,7 +88,7 @@ impl Guesses {
 
     /// Counts a failed attempt, and returns its error.
     pub(super) fn failed(&self, address: Option<IpAddr>, now: UnixMillis) -> Failure {
-        let mut failures = self.0.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failures = self.0.failures.lock();
         let network = address.map(network);
         if failures.len() >= MAX_ADDRESSES && !failures.contains_key(&network) {
             failures.retain(|_, window| window.is_open(now));

@@ -5,14 +5,10 @@
 //! call joins a batch that is in flight, so each call sees everything that was committed before it was made.
 //! A batch in flight is finished, as every job is, even if its callers have given up.
 
-use std::{
-    collections::VecDeque,
-    pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::VecDeque, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use petstore_telemetry::traces::Current;
 use sea_orm::{ConnAcquireErr, DbErr};
 use tokio::{sync::oneshot, task, time};
@@ -143,7 +139,7 @@ impl<B: Batched> Batches<B> {
     /// Queues the call. Its batch may begin at once.
     fn enqueue(&self, call: B::Call, answer: AnswerSender<B>) -> Withdrawal<'_, B> {
         let number = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let number = state.next_number;
             state.next_number += 1;
             state.queue.push_back(Queued { number, call, answer, span: Current::take() });
@@ -156,7 +152,7 @@ impl<B: Batched> Batches<B> {
     /// Takes a slot for the calls in the queue, if one is free and none waits for its batch already.
     fn take_slot(&self) {
         {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let free = SLOTS.min(self.slots + state.overdue);
             if state.queue.is_empty() || state.slots > state.in_flight || state.slots >= free {
                 return;
@@ -183,7 +179,7 @@ impl<B: Batched> Batches<B> {
     /// index of its answer, and the span of the first.
     fn gather(&self) -> (B::Batch, Callers<B>, Option<Current>) {
         let (mut batch, mut callers, mut first) = (B::Batch::default(), Vec::new(), None);
-        let mut state = self.state();
+        let mut state = self.state.lock();
         while let Some(Queued { number, call, answer, span }) = state.queue.pop_front() {
             if answer.is_closed() {
                 continue;
@@ -199,10 +195,6 @@ impl<B: Batched> Batches<B> {
         }
         state.in_flight += 1;
         (batch, callers, first)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State<B>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner) // no panic leaves it inconsistent
     }
 }
 
@@ -221,7 +213,7 @@ struct Withdrawal<'b, B: Batched> {
 impl<B: Batched> Withdrawal<'_, B> {
     /// Withdraws the call if it is not in flight. Returns `true` if it was not.
     fn withdraw(&self) -> bool {
-        let mut state = self.batches.state();
+        let mut state = self.batches.state.lock();
         // Most calls in front have been answered: only older calls are gone from the front.
         if state.queue.front().is_none_or(|oldest| oldest.number > self.number) {
             return false;
@@ -251,7 +243,7 @@ struct Slot<B: Batched> {
 
 impl<B: Batched> Work for Slot<B> {
     fn is_awaited(&self) -> bool {
-        !self.batches.state().queue.is_empty()
+        !self.batches.state.lock().queue.is_empty()
     }
 
     fn run<'j>(&'j mut self, session: &'j mut Session) -> BoxFuture<'j, ()> {
@@ -259,7 +251,7 @@ impl<B: Batched> Work for Slot<B> {
             // Yields so that tasks that are ready can join the batch. This costs no wait if there are none.
             for _ in 0..3 {
                 task::yield_now().await;
-                if self.batches.state().queue.len() <= 1 {
+                if self.batches.state.lock().queue.len() <= 1 {
                     break;
                 }
             }
@@ -273,7 +265,7 @@ impl<B: Batched> Work for Slot<B> {
             self.result = time::timeout(OVERDUE_AFTER, &mut answering).await.ok();
             if self.result.is_none() {
                 self.is_overdue = true;
-                self.batches.state().overdue += 1;
+                self.batches.state.lock().overdue += 1;
                 self.batches.take_slot();
                 self.result = Some(answering.await);
             }
@@ -286,7 +278,7 @@ impl<B: Batched> Work for Slot<B> {
             if let DbErr::ConnectionAcquire(ConnAcquireErr::Timeout) = error {
                 return;
             }
-            let queue = std::mem::take(&mut self.batches.state().queue);
+            let queue = std::mem::take(&mut self.batches.state.lock().queue);
             self.callers = queue.into_iter().map(|queued| (0, queued.answer)).collect();
         }
         self.result = Some(Err(error));
@@ -310,7 +302,7 @@ impl<B: Batched> Work for Slot<B> {
 impl<B: Batched> Drop for Slot<B> {
     fn drop(&mut self) {
         {
-            let mut state = self.batches.state();
+            let mut state = self.batches.state.lock();
             state.in_flight -= usize::from(self.is_in_flight);
             state.overdue -= usize::from(self.is_overdue);
             let others = state.slots - 1;

@@ -1,11 +1,8 @@
 //! The queue in which jobs wait for an owner.
 
-use std::{
-    collections::VecDeque,
-    mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::VecDeque, mem, sync::Arc};
 
+use parking_lot::Mutex;
 use sea_orm::{ConnAcquireErr, DbErr};
 use tokio::sync::oneshot;
 
@@ -49,7 +46,7 @@ impl Queue {
 
     /// Submits a job that is never withdrawn. Returns its number if it was queued.
     pub(super) fn push(&self, mut job: Job) -> Option<u64> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         if state.is_closed {
             drop(state);
             refuse(job);
@@ -69,7 +66,7 @@ impl Queue {
 
     /// Returns the next step of an owner. Owners that have a connection take precedence.
     pub(super) fn next(&self, is_connected: bool) -> Next {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         if let Some((_, job)) = state.waiting.pop_front() {
             return Next::Do(job);
         }
@@ -88,7 +85,7 @@ impl Queue {
     /// Refuses waiting and new jobs, and lets every owner end.
     pub(super) fn close(&self) {
         let (waiting, idle) = {
-            let mut state = self.state();
+            let mut state = self.0.lock();
             state.is_closed = true;
             (mem::take(&mut state.waiting), mem::take(&mut state.idle))
         };
@@ -96,10 +93,6 @@ impl Queue {
         for (_, job) in waiting {
             refuse(job);
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner) // no panic leaves it inconsistent
     }
 }
 
@@ -111,7 +104,7 @@ fn refuse(mut job: Job) {
 impl Place {
     /// Withdraws the job if no owner has it yet. Returns `true` if it was withdrawn.
     pub(super) fn withdraw(&self) -> bool {
-        let mut state = self.queue.state();
+        let mut state = self.queue.0.lock();
         let Ok(index) = state.waiting.binary_search_by_key(&self.number, |(number, _)| *number) else {
             return false;
         };

@@ -1,11 +1,9 @@
 //! Batched creation of pets, in one transaction.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashSet, sync::Arc};
 
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use petstore_clock::UnixMillis;
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement, sea_query::ArrayType};
 use sha2::{Digest, Sha256};
@@ -42,7 +40,7 @@ impl PetCreates {
 
     /// Registers a creation. Returns `None` if one with that key is in flight already.
     pub(in crate::store) fn begin(&self, key: &IdempotencyKey) -> Option<InFlightKey> {
-        let mut keys = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = self.in_flight.lock();
         let entry = || Entry { in_flight: Arc::clone(&self.in_flight), key: key.clone() };
         keys.insert(key.clone()).then(|| InFlightKey(Arc::new(entry())))
     }
@@ -95,7 +93,7 @@ impl InFlightKey {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+        self.in_flight.lock().remove(&self.key);
     }
 }
 

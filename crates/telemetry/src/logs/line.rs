@@ -1,11 +1,9 @@
 //! Log line for people without colours. It is the subscriber's format, written with fewer instructions,
 //! because every request writes one.
 
-use std::{
-    fmt,
-    sync::{Mutex, PoisonError},
-};
+use std::fmt;
 
+use parking_lot::Mutex;
 use petstore_clock::{UnixMillis, machine_time};
 use tracing::field::{Field, Visit};
 use tracing_subscriber::{
@@ -31,7 +29,7 @@ struct Second {
 impl FormatTime for Timestamp {
     fn format_time(&self, line: &mut Writer<'_>) -> fmt::Result {
         let now = machine_time();
-        let mut second = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut second = self.0.lock();
         if second.since_epoch != now.as_secs() || second.text.is_empty() {
             *second = Second::new(now.as_secs());
         }

@@ -3,13 +3,14 @@
 use std::{
     io, mem,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     thread,
     time::Duration,
 };
 
+use parking_lot::{Condvar, Mutex};
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Maximum number of bytes that wait to be written; further lines are dropped. A request's line has about
@@ -34,6 +35,7 @@ pub(super) struct LogWriter(Arc<Shared>);
 /// than the one that allocated it, would cost more than the line.
 #[derive(Debug, Default)]
 struct Shared {
+    /// Locked for as long as a line takes to copy, and never during a write.
     waiting: Mutex<Waiting>,
     /// Signalled when there are bytes to write.
     wake: Condvar,
@@ -64,10 +66,10 @@ impl LogWriter {
     /// not end the service.
     pub(super) fn new(sink: impl io::Write + Send + 'static) -> Self {
         let shared = Arc::new(Shared::default());
-        shared.lock().thread = ThreadState::Busy;
+        shared.waiting.lock().thread = ThreadState::Busy;
         let of_thread = Arc::clone(&shared);
         if thread::Builder::new().name("log".to_owned()).spawn(move || of_thread.write_all(sink)).is_err() {
-            shared.lock().thread = ThreadState::Absent;
+            shared.waiting.lock().thread = ThreadState::Absent;
         }
         Self(shared)
     }
@@ -79,22 +81,17 @@ impl LogWriter {
 
     /// Waits until the lines so far are written, for [`FLUSH_TIMEOUT`] at most.
     pub(super) fn flush(&self) {
-        let waiting = self.0.lock();
+        let mut waiting = self.0.waiting.lock();
         let is_busy =
             |waiting: &mut Waiting| waiting.thread == ThreadState::Busy || !waiting.lines.is_empty();
         // Lines that are not written by then are lost.
-        let _ = self.0.idle.wait_timeout_while(waiting, FLUSH_TIMEOUT, is_busy);
+        let _ = self.0.idle.wait_while_for(&mut waiting, is_busy, FLUSH_TIMEOUT);
     }
 }
 
 impl Shared {
-    /// Locks the buffer. The lock is held for as long as a line takes to copy, and never during a write.
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn push(&self, line: &[u8]) {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         let is_full = waiting.lines.len().saturating_add(line.len()) > MAX_WAITING;
         if is_full || waiting.thread == ThreadState::Absent {
             drop(waiting);
@@ -113,11 +110,11 @@ impl Shared {
     fn write_all(&self, mut sink: impl io::Write) {
         let mut batch = Vec::with_capacity(BUFFER);
         loop {
-            let mut waiting = self.lock();
+            let mut waiting = self.waiting.lock();
             while waiting.lines.is_empty() {
                 waiting.thread = ThreadState::Idle;
                 self.idle.notify_all();
-                waiting = self.wake.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                self.wake.wait(&mut waiting);
             }
             waiting.thread = ThreadState::Busy;
             mem::swap(&mut waiting.lines, &mut batch);
@@ -162,7 +159,7 @@ mod tests {
 
     impl Write for Sink {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
+            self.0.waiting.lock().unwrap().write(bytes)
         }
 
         fn flush(&mut self) -> io::Result<()> {

@@ -1,10 +1,8 @@
 //! Exposition of metrics.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeSet, sync::Arc};
 
+use parking_lot::Mutex;
 use prometheus::{Registry, TextEncoder, core::Desc};
 
 use super::Collectors;
@@ -28,7 +26,7 @@ impl Exposition {
     /// If a metric of the same name was added before.
     pub fn add(&self, metrics: Collectors) {
         for metric in metrics {
-            self.lock_rows().extend(metric.desc().into_iter().map(row));
+            self.rows.lock().extend(metric.desc().into_iter().map(row));
             #[expect(
                 clippy::expect_used,
                 reason = "happens while a process starts, and in every test that starts one"
@@ -40,13 +38,9 @@ impl Exposition {
     /// Returns the metrics as a table in Markdown: name, type, labels and meaning.
     #[must_use]
     pub fn table(&self) -> String {
-        let rows = self.lock_rows();
+        let rows = self.rows.lock();
         let head = ["| Name | Type | Labels | Meaning |\n", "|---|---|---|---|\n"];
         head.into_iter().chain(rows.iter().map(String::as_str)).collect()
-    }
-
-    fn lock_rows(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.rows.lock().unwrap_or_else(PoisonError::into_inner) // no code panics while it holds the lock
     }
 
     /// Returns all of them in Prometheus's text format, with their current values.

@@ -204,7 +204,7 @@ async fn cancelling_a_call_cancels_no_other_and_cancelling_all_cancels_the_batch
     core.is_held.send_replace(false);
     assert_eq!(other.await.unwrap().unwrap(), 2);
     core.given_up.subscribe().wait_for(|count| *count == 1).await.unwrap();
-    assert_eq!(queue.state().in_flight, 0);
+    assert_eq!(queue.state.lock().in_flight, 0);
 }
 
 #[tokio::test]
@@ -239,7 +239,7 @@ async fn a_batch_has_no_more_calls_than_a_core_accepts() {
     let calls = join_all((0..300).map(|pet_id| id(&queue, pet_id))).await;
     assert!(calls.iter().all(Result::is_ok));
     assert!(core.batches.borrow().iter().all(|batch| batch.len() <= MAX_BATCH));
-    assert_eq!(queue.state().in_flight, 0);
+    assert_eq!(queue.state.lock().in_flight, 0);
 }
 
 #[tokio::test]

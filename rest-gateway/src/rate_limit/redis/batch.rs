@@ -1,11 +1,9 @@
 //! Batches of decisions, which share round trips by the rule of gathering (`core_client/batch.rs`). Here a
 //! batch holds its slot until it is answered.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::VecDeque, sync::Arc};
 
+use parking_lot::Mutex;
 use tokio::{sync::oneshot, task::yield_now};
 
 use super::{connection::Connection, error::RedisCallError, reply::Reply, step::Step};
@@ -67,15 +65,11 @@ impl StepQueue {
 impl Shared {
     /// Puts a step into the queue. Returns `true` if it takes a slot, which the caller has to start.
     fn enqueue(&self, queued: Queued) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.queue.push_back(queued);
         let takes_slot = state.slots < SLOTS;
         state.slots += usize::from(takes_slot);
         takes_slot
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -125,15 +119,15 @@ impl Slot {
     /// Takes the next batch. Returns `None` if the queue is empty, which frees the slot.
     async fn gather(&mut self) -> Option<Vec<Queued>> {
         for _ in 0..GATHERING {
-            if self.shared.state().queue.is_empty() {
+            if self.shared.state.lock().queue.is_empty() {
                 break;
             }
             yield_now().await;
-            if self.shared.state().queue.len() <= 1 {
+            if self.shared.state.lock().queue.len() <= 1 {
                 break;
             }
         }
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         let batch = state.gather();
         if batch.is_empty() {
             state.slots -= 1;
@@ -147,7 +141,7 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         if self.is_taken {
-            self.shared.state().slots -= 1; // its runtime ended
+            self.shared.state.lock().slots -= 1; // its runtime ended
         }
     }
 }

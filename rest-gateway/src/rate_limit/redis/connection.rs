@@ -1,16 +1,12 @@
 //! Connections to Redis: made on first use, shared by all calls, and dropped when they fail.
 
-use std::{
-    fmt,
-    future::Future,
-    io,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{fmt, future::Future, io, sync::Arc, time::Duration};
 
 use futures_util::future::{BoxFuture, FutureExt};
+use parking_lot::Mutex;
+use petstore_clock::Clock;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisResult, ServerErrorKind, Value,
+    AsyncConnectionConfig, Client, Cmd, RedisResult, Value,
     aio::{ConnectionLike, MultiplexedConnection},
     cluster::ClusterClient,
     cluster_async::ClusterConnection,
@@ -19,8 +15,10 @@ use redis::{
 use tokio::{sync::OnceCell, time::timeout};
 
 use super::{
-    RedisSettings, RedisSetupError, RedisTime, RedisUrl, error::RedisCallError, reply, reply::Reply, step,
-    step::Step,
+    RedisSettings, RedisUrl,
+    error::RedisCallError,
+    reply::{self, Reply},
+    step::{self, Step},
 };
 
 /// Timeouts of Redis.
@@ -53,7 +51,7 @@ impl Default for RedisDeadlines {
 #[derive(Debug)]
 pub(super) struct Connection {
     peers: Peers,
-    time: RedisTime,
+    clock: Option<Clock>,
 }
 
 #[derive(Debug)]
@@ -63,9 +61,9 @@ enum Peers {
 }
 
 impl Connection {
-    pub(super) fn new(settings: RedisSettings) -> Result<Self, RedisSetupError> {
-        let RedisSettings { urls, deadlines, time } = settings;
-        Peers::new(urls, deadlines).map(|peers| Self { peers, time })
+    pub(super) fn new(settings: RedisSettings) -> Result<Self, &'static str> {
+        let RedisSettings { urls, deadlines, clock } = settings;
+        Peers::new(urls, deadlines).map(|peers| Self { peers, clock })
     }
 
     /// Returns `true` if each step runs on the server of its slot, and not all on one.
@@ -78,19 +76,16 @@ impl Connection {
         &self,
         steps: &[Step],
     ) -> Result<Vec<Result<Reply, RedisCallError>>, RedisCallError> {
-        let time = match &self.time {
-            RedisTime::Server => None,
-            RedisTime::Clock(clock) => Some(clock.now().0),
-        };
-        let answer = match self.send(&step::call_script(steps, time)).await {
-            Err(SendError::NoScript) => self.send(&step::send_script(steps, time)).await,
+        let time = self.clock.as_ref().map(|clock| clock.now().0);
+        let answer = match self.send(&step::call("EVALSHA", &step::DIGEST, steps, time)).await {
+            Err(RedisCallError::NoScript) => self.send(&step::call("EVAL", step::SOURCE, steps, time)).await,
             answer => answer,
         };
-        reply::parse(answer?, steps.len())
+        reply::parse(answer?, steps)
     }
 
     /// Sends a command, and drops the connection if the command leaves it unusable.
-    pub(super) async fn send(&self, command: &Cmd) -> Result<Value, SendError> {
+    pub(super) async fn send(&self, command: &Cmd) -> Result<Value, RedisCallError> {
         match &self.peers {
             Peers::Server(server) => server.send(command).await,
             Peers::Cluster(cluster) => cluster.send(command).await,
@@ -99,7 +94,7 @@ impl Connection {
 }
 
 impl Peers {
-    fn new(urls: Vec<RedisUrl>, deadlines: RedisDeadlines) -> Result<Self, RedisSetupError> {
+    fn new(urls: Vec<RedisUrl>, deadlines: RedisDeadlines) -> Result<Self, &'static str> {
         // The connection is closed after this time without an acknowledgement by the peer's kernel.
         let tcp = TcpSettings::default().set_nodelay(true).set_user_timeout(Duration::from_secs(2));
         let nodes: Vec<_> = urls
@@ -112,7 +107,7 @@ impl Peers {
             .collect();
         match <[_; 1]>::try_from(nodes) {
             Ok([server]) => {
-                let client = Client::open(server).map_err(|_| RedisSetupError::Unusable)?;
+                let client = Client::open(server).map_err(|_| "must be the URL of a Redis server")?;
                 let config = AsyncConnectionConfig::new()
                     .set_connection_timeout(Some(deadlines.connect))
                     .set_response_timeout(Some(deadlines.call));
@@ -121,7 +116,7 @@ impl Peers {
                     async move { client.get_multiplexed_async_connection_with_config(&config).await }
                 })))
             }
-            Err(nodes) if nodes.is_empty() => Err(RedisSetupError::NoUrl),
+            Err(nodes) if nodes.is_empty() => Err("must name a Redis server"),
             Err(nodes) => {
                 let client = ClusterClient::builder(nodes)
                     .tcp_settings(tcp)
@@ -130,7 +125,7 @@ impl Peers {
                     .retries(2) // for slots that moved
                     .max_retry_wait(5)
                     .build()
-                    .map_err(|_| RedisSetupError::UnlikeNodes)?;
+                    .map_err(|_| "the nodes of a Redis Cluster must have the same user, password and TLS, and no database")?;
                 Ok(Self::Cluster(SharedConnection::new(move || {
                     let client = client.clone();
                     // The client of a Cluster asks a node for all others first.
@@ -141,24 +136,6 @@ impl Peers {
                     })
                 })))
             }
-        }
-    }
-}
-
-/// Cause of a missing answer.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum SendError {
-    /// Redis does not know the script, and did nothing.
-    NoScript,
-    /// Anything else.
-    Call(RedisCallError),
-}
-
-impl From<SendError> for RedisCallError {
-    fn from(error: SendError) -> Self {
-        match error {
-            SendError::NoScript => Self::Refused, // a call that needs no script, or brought it along
-            SendError::Call(error) => error,
         }
     }
 }
@@ -179,28 +156,22 @@ impl<C: ConnectionLike + Clone> SharedConnection<C> {
         Self { connect: Box::new(move || connect().boxed()), current: Mutex::default() }
     }
 
-    async fn send(&self, command: &Cmd) -> Result<Value, SendError> {
-        let cell = Arc::clone(&*self.current.lock().unwrap_or_else(PoisonError::into_inner));
-        let connected = cell.get_or_try_init(&self.connect).await;
-        let connection = connected.map_err(|error| SendError::Call(error.into()))?;
-        match connection.clone().req_packed_command(command).await.and_then(Value::extract_error) {
-            Ok(value) => Ok(value),
-            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                Err(SendError::NoScript)
+    async fn send(&self, command: &Cmd) -> Result<Value, RedisCallError> {
+        let cell = Arc::clone(&*self.current.lock());
+        let mut connection = cell.get_or_try_init(&self.connect).await?.clone();
+        let answer = connection.req_packed_command(command).await.and_then(Value::extract_error);
+        answer.map_err(|error| {
+            let error = RedisCallError::from(error);
+            if !error.leaves_connection_usable() {
+                self.give_up(&cell);
             }
-            Err(error) => {
-                let error = RedisCallError::from(error);
-                if !error.leaves_connection_usable() {
-                    self.give_up(&cell);
-                }
-                Err(SendError::Call(error))
-            }
-        }
+            error
+        })
     }
 
     /// Drops the connection, unless another call already did.
     fn give_up(&self, failed: &Arc<OnceCell<C>>) {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock();
         if Arc::ptr_eq(&current, failed) {
             *current = Arc::default();
         }

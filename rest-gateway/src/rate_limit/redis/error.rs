@@ -34,6 +34,9 @@ pub enum RedisCallError {
     /// The server does not speak Redis's protocol, or its reply does not match the request.
     #[error("the server is not Redis, or speaks an unsupported version of its protocol")]
     Protocol,
+    /// `NOSCRIPT`: the server does not know the script, and did nothing. It is sent the script then.
+    #[error("Redis does not know the script")]
+    NoScript,
     /// The server refused for another reason.
     #[error("Redis refused the call")]
     Refused,
@@ -48,6 +51,7 @@ impl RedisCallError {
             "OOM" => Self::OutOfMemory,
             "LOADING" | "BUSY" | "MASTERDOWN" | "MISCONF" | "NOREPLICAS" | "TRYAGAIN" => Self::NotServing,
             "WRONGTYPE" => Self::WrongType,
+            "NOSCRIPT" => Self::NoScript,
             "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN" => Self::Cluster,
             _ => Self::Refused,
         }
@@ -58,7 +62,7 @@ impl RedisCallError {
     /// server that is now the primary.
     pub(super) fn leaves_connection_usable(self) -> bool {
         match self {
-            Self::OutOfMemory | Self::NotServing | Self::WrongType | Self::Refused => true,
+            Self::OutOfMemory | Self::NotServing | Self::WrongType | Self::NoScript | Self::Refused => true,
             Self::Unreachable
             | Self::TimedOut
             | Self::Denied

@@ -3,7 +3,7 @@
 use petstore_clock::UnixMillis;
 use redis::Value;
 
-use super::error::RedisCallError;
+use super::{error::RedisCallError, step::Step};
 use crate::rate_limit::{
     Decision, Outcome, Quota, Scope,
     abuse::{AbuseState, TimeSpan},
@@ -14,23 +14,25 @@ use crate::rate_limit::{
 /// Parses the replies to a call: Redis's time, then one reply for each step.
 pub(super) fn parse(
     value: Value,
-    steps: usize,
+    steps: &[Step],
 ) -> Result<Vec<Result<Reply, RedisCallError>>, RedisCallError> {
     let Value::Array(answers) = value else { return Err(RedisCallError::Protocol) };
     let mut answers = answers.into_iter();
     let Some(Value::Int(now)) = answers.next() else { return Err(RedisCallError::Protocol) };
     let now = UnixMillis(u64::try_from(now).map_err(|_| RedisCallError::Protocol)?);
-    if answers.len() != steps {
+    if answers.len() != steps.len() {
         return Err(RedisCallError::Protocol);
     }
-    Ok(answers.map(|answer| one(now, answer)).collect())
+    Ok(answers.zip(steps).map(|(answer, step)| one(now, answer, step.quota)).collect())
 }
 
-fn one(now: UnixMillis, answer: Value) -> Result<Reply, RedisCallError> {
+fn one(now: UnixMillis, answer: Value, quota: Quota) -> Result<Reply, RedisCallError> {
     let Value::BulkString(answer) = answer else { return Err(RedisCallError::Protocol) };
     match answer.split_first() {
         Some((b'E', error)) => Err(step_error(error)),
-        Some((kind, fields)) => read_fields(now, *kind, Fields(fields)).ok_or(RedisCallError::Protocol),
+        Some((kind, fields)) => {
+            read_fields(now, *kind, Fields(fields), quota).ok_or(RedisCallError::Protocol)
+        }
         None => Err(RedisCallError::Protocol),
     }
 }
@@ -40,20 +42,21 @@ fn step_error(error: &[u8]) -> RedisCallError {
     RedisCallError::from_code(text.split(' ').next().unwrap_or_default())
 }
 
-fn read_fields(now: UnixMillis, kind: u8, mut fields: Fields<'_>) -> Option<Reply> {
+fn read_fields(now: UnixMillis, kind: u8, mut fields: Fields<'_>, quota: Quota) -> Option<Reply> {
     let reply = if kind == b'R' {
         let windows = fields.windows()?;
         let abuse = if fields.0.is_empty() { AbuseState::default() } else { fields.abuse()? };
-        Reply::Kept { now, record: Record { windows, abuse } }
+        Reply::Kept(Record { windows, abuse }, now)
     } else {
         let (outcome, is_strike) = (outcome(kind.to_ascii_uppercase())?, kind.is_ascii_lowercase());
         if outcome == Outcome::Admitted && is_strike {
             return None;
         }
-        let windows = fields.windows()?;
+        let (minute, day) = fields.windows()?.view(quota, now.0);
         let has_moment = is_strike && !fields.0.is_empty();
         let struck_out_at = if has_moment { Some(UnixMillis(fields.moment()?)) } else { None };
-        Reply::Taken(Taken { now, outcome, is_strike, struck_out_at, windows })
+        let (ban, scope) = (None, Scope::Shared);
+        Reply::Decision(Decision { outcome, is_strike, struck_out_at, now, minute, day, ban, scope })
     };
     fields.0.is_empty().then_some(reply)
 }
@@ -71,46 +74,26 @@ const fn outcome(letter: u8) -> Option<Outcome> {
 #[derive(Debug)]
 pub(super) enum Reply {
     /// Decision on a request.
-    Taken(Taken),
-    /// All that is kept, including parts that no longer matter.
-    Kept { now: UnixMillis, record: Record },
+    Decision(Decision),
+    /// All that is kept, including parts that no longer matter, and Redis's time.
+    Kept(Record, UnixMillis),
 }
 
 impl Reply {
     /// Returns the decision on a request.
-    pub(super) fn taken(self) -> Result<Taken, RedisCallError> {
+    pub(super) fn decision(self) -> Result<Decision, RedisCallError> {
         match self {
-            Self::Taken(taken) => Ok(taken),
-            Self::Kept { .. } => Err(RedisCallError::Protocol),
+            Self::Decision(decision) => Ok(decision),
+            Self::Kept(..) => Err(RedisCallError::Protocol),
         }
     }
 
     /// Returns the record that is kept, and Redis's time.
     pub(super) fn kept(self) -> Result<(Record, UnixMillis), RedisCallError> {
         match self {
-            Self::Kept { now, record } => Ok((record, now)),
-            Self::Taken(_) => Err(RedisCallError::Protocol),
+            Self::Kept(record, now) => Ok((record, now)),
+            Self::Decision(_) => Err(RedisCallError::Protocol),
         }
-    }
-}
-
-/// Decision as the script made it.
-#[derive(Debug)]
-pub(super) struct Taken {
-    now: UnixMillis,
-    outcome: Outcome,
-    is_strike: bool,
-    struck_out_at: Option<UnixMillis>,
-    /// Windows after the request, if they are still running.
-    windows: Windows,
-}
-
-impl Taken {
-    /// Returns the decision as the client may see it.
-    pub(super) fn decision(&self, quota: Quota) -> Decision {
-        let (minute, day) = self.windows.view(quota, self.now.0);
-        let Self { now, outcome, is_strike, struck_out_at, .. } = *self;
-        Decision { outcome, is_strike, struck_out_at, now, minute, day, ban: None, scope: Scope::Shared }
     }
 }
 
@@ -161,22 +144,26 @@ mod tests {
         Value::Array([Value::Int(1_795_200_000_000)].into_iter().chain(of_steps).collect())
     }
 
+    fn steps(count: usize) -> Vec<Step> {
+        vec![Step::probe("probe"); count]
+    }
+
     #[test]
     fn the_failure_of_a_step_affects_no_other() {
         let error = b"EWRONGTYPE Operation against a key holding the wrong kind of value".to_vec();
         let admitted = [b"A".as_slice(), &[0; 28]].concat();
-        let replies = parse(answers([error, admitted, Vec::new()]), 3).unwrap();
+        let replies = parse(answers([error, admitted, Vec::new()]), &steps(3)).unwrap();
         assert!(matches!(
             replies[..],
-            [Err(RedisCallError::WrongType), Ok(Reply::Taken(_)), Err(RedisCallError::Protocol)]
+            [Err(RedisCallError::WrongType), Ok(Reply::Decision(_)), Err(RedisCallError::Protocol)]
         ));
     }
 
     #[test]
     fn an_answer_with_another_number_of_steps_is_refused() {
-        assert_eq!(parse(answers([]), 1).unwrap_err(), RedisCallError::Protocol);
-        assert_eq!(parse(Value::Okay, 0).unwrap_err(), RedisCallError::Protocol);
-        assert_eq!(parse(Value::Array(vec![Value::Int(-1)]), 0).unwrap_err(), RedisCallError::Protocol);
+        assert_eq!(parse(answers([]), &steps(1)).unwrap_err(), RedisCallError::Protocol);
+        assert_eq!(parse(Value::Okay, &[]).unwrap_err(), RedisCallError::Protocol);
+        assert_eq!(parse(Value::Array(vec![Value::Int(-1)]), &[]).unwrap_err(), RedisCallError::Protocol);
     }
 
     fn bytes() -> impl Strategy<Value = Vec<u8>> {
@@ -187,7 +174,7 @@ mod tests {
         #[test]
         fn any_reply_is_parsed_or_refused(kind: u8, fields in bytes()) {
             let answer = [kind].into_iter().chain(fields.clone()).collect();
-            let replies = parse(answers([answer]), 1).unwrap();
+            let replies = parse(answers([answer]), &steps(1)).unwrap();
             let sizes: &[usize] = match kind {
                 b'A' | b'M' | b'D' => &[28],
                 b'm' | b'd' => &[28, 34],

@@ -2,14 +2,14 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, PoisonError, RwLock},
+    sync::Arc,
 };
 
+use parking_lot::RwLock;
 use redis::{Value, cluster_routing::Slot};
 
 use super::{
-    RedisSettings, RedisSetupError, batch::StepQueue, connection::Connection, error::RedisCallError,
-    reply::Reply, step::Step,
+    RedisSettings, batch::StepQueue, connection::Connection, error::RedisCallError, reply::Reply, step::Step,
 };
 use crate::rate_limit::LimitKey;
 
@@ -86,8 +86,8 @@ impl Shards {
     /// Creates the shards that these settings name.
     ///
     /// # Errors
-    /// If the URLs do not belong together.
-    pub(super) fn new(settings: RedisSettings) -> Result<Self, RedisSetupError> {
+    /// The fault of the URLs, if they do not belong together.
+    pub(super) fn new(settings: RedisSettings) -> Result<Self, &'static str> {
         let connection = Connection::new(settings.clone())?;
         let (path, cluster) = if connection.is_cluster() {
             (Path::Single(Arc::new(connection)), Some(Cluster { settings, known: RwLock::default() }))
@@ -101,14 +101,14 @@ impl Shards {
     pub(super) fn of(&self, limit_key: &LimitKey) -> Arc<Shard> {
         let Some(cluster) = &self.cluster else { return Arc::clone(&self.whole) };
         let slot = Slot::for_key(Step::read("", limit_key).key()); // with any installation
-        let known = cluster.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = cluster.known.read();
         Arc::clone(known.by_slot.get(&slot).unwrap_or(&self.whole))
     }
 
     /// Returns all shards that are known, or the placeholder for them.
     pub(super) fn all(&self) -> Vec<Arc<Shard>> {
         let Some(cluster) = &self.cluster else { return vec![Arc::clone(&self.whole)] };
-        let known = cluster.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = cluster.known.read();
         if known.by_node.is_empty() {
             return vec![Arc::clone(&self.whole)];
         }
@@ -125,7 +125,7 @@ impl Shards {
         let Some(cluster) = &self.cluster else { return Ok(()) };
         let answer = self.connection().send(redis::cmd("CLUSTER").arg("SLOTS")).await?;
         let ranges = slot_ranges(&answer);
-        let mut known = cluster.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = cluster.known.write();
         if known.ranges != ranges {
             *known = cluster.shards(ranges, &known.by_node);
         }
@@ -198,13 +198,13 @@ fn slot_ranges(answer: &Value) -> Vec<(u16, u16, Arc<str>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rate_limit::{RedisDeadlines, RedisTime};
+    use crate::rate_limit::RedisDeadlines;
 
     #[tokio::test]
     async fn a_node_whose_slots_moved_is_probed_in_those_it_has_now_on_its_connection() {
         let urls = ["redis://127.0.0.1:1", "redis://127.0.0.1:2"].map(|url| url.parse().unwrap());
-        let (deadlines, time) = (RedisDeadlines::default(), RedisTime::default());
-        let shards = Shards::new(RedisSettings { urls: urls.into(), deadlines, time }).unwrap();
+        let deadlines = RedisDeadlines::default();
+        let shards = Shards::new(RedisSettings { urls: urls.into(), deadlines, clock: None }).unwrap();
         let cluster = shards.cluster.unwrap();
         let ranges =
             |ranges: [(u16, u16, &str); 2]| ranges.map(|(first, last, node)| (first, last, node.into()));

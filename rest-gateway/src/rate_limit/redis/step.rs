@@ -7,25 +7,16 @@ use redis::{Cmd, Script};
 
 use crate::rate_limit::{LimitKey, Quota};
 
-const SOURCE: &str = include_str!("redis.lua");
-
-static DIGEST: LazyLock<String> = LazyLock::new(|| Script::new(SOURCE).get_hash().to_owned());
-
+/// Text of the script.
+pub(super) const SOURCE: &str = include_str!("redis.lua");
+/// Digest by which Redis knows the script once it was sent.
+pub(super) static DIGEST: LazyLock<String> = LazyLock::new(|| Script::new(SOURCE).get_hash().to_owned());
 /// Quota of probes: more than all gateways make in a day.
-pub(super) const PROBES: Quota = Quota { per_minute: 1_000_000_000, per_day: 1_000_000_000 };
+const PROBES: Quota = Quota { per_minute: 1_000_000_000, per_day: 1_000_000_000 };
 
-/// Returns a call of the script that Redis already knows. If Redis does not know it, the answer is NOSCRIPT
-/// and the call has no effect.
-pub(super) fn call_script(steps: &[Step], time: Option<u64>) -> Cmd {
-    with_arguments("EVALSHA", &DIGEST, steps, time)
-}
-
-/// Returns the call with the script's text, which Redis remembers.
-pub(super) fn send_script(steps: &[Step], time: Option<u64>) -> Cmd {
-    with_arguments("EVAL", SOURCE, steps, time)
-}
-
-fn with_arguments(verb: &str, script: &str, steps: &[Step], time: Option<u64>) -> Cmd {
+/// Returns a call of the script: `EVALSHA` with its digest, or `EVAL` with its text, which Redis remembers. If
+/// Redis does not know the digest, the answer is NOSCRIPT and the call has no effect.
+pub(super) fn call(verb: &str, script: &str, steps: &[Step], time: Option<u64>) -> Cmd {
     let mut command = redis::cmd(verb);
     command.arg(script).arg(steps.len() * 2);
     for step in steps {
@@ -47,7 +38,7 @@ pub(super) struct Step {
     owner: String,
     abuse: Option<String>,
     verb: &'static str,
-    quota: Quota,
+    pub(super) quota: Quota,
     settled_at: UnixMillis,
 }
 
@@ -60,13 +51,13 @@ impl Step {
         settled_at: UnixMillis,
     ) -> Self {
         let verb = if matches!(limit_key, LimitKey::Address(_)) { "pass" } else { "take" };
-        let Names { owner, abuse } = names(installation, limit_key);
+        let (owner, abuse) = names(installation, limit_key);
         Self { owner, abuse, verb, quota, settled_at }
     }
 
     /// Returns a step that reads a record.
     pub(super) fn read(installation: &str, limit_key: &LimitKey) -> Self {
-        let Names { owner, abuse } = names(installation, limit_key);
+        let (owner, abuse) = names(installation, limit_key);
         Self { owner, abuse, verb: "read", quota: PROBES, settled_at: UnixMillis(0) }
     }
 
@@ -92,27 +83,22 @@ impl Step {
     }
 }
 
-/// Keys of Redis under which a caller is kept. All begin with `pet:` and the installation, so that several
-/// may share a Redis. Redis Cluster places a key by the text between its braces, so that all keys of an
-/// account are on one node. They are short, because they are most of a caller's memory.
-#[derive(Debug, PartialEq, Eq)]
-struct Names {
-    owner: String,
-    abuse: Option<String>,
-}
-
-fn names(installation: &str, limit_key: &LimitKey) -> Names {
+/// Returns the keys of Redis under which a caller is kept: that of its windows, and that of the key's strikes.
+/// All begin with `pet:` and the installation, so that several may share a Redis. Redis Cluster places a key by
+/// the text between its braces, so that all keys of an account are on one node. They are short, because they
+/// are most of a caller's memory.
+fn names(installation: &str, limit_key: &LimitKey) -> (String, Option<String>) {
     let owner = |caller: &str, suffix: &str| ["pet:", installation, ":{", caller, "}", suffix].concat();
-    let alone = |owner| Names { owner, abuse: None };
     let mut number = itoa::Buffer::new();
     match limit_key {
         LimitKey::ApiKey { account_id, key_id } => {
             let owner = owner(number.format(*account_id), "");
-            Names { abuse: Some([owner.as_str(), "/strikes/", key_id].concat()), owner }
+            let strikes = [owner.as_str(), "/strikes/", key_id].concat();
+            (owner, Some(strikes))
         }
-        LimitKey::Account(account_id) => alone(owner(number.format(*account_id), "")),
-        LimitKey::Usage(account_id) => alone(owner(number.format(*account_id), "/usage")),
-        LimitKey::Address(address) => alone(owner(&address.to_string(), "")),
+        LimitKey::Account(account_id) => (owner(number.format(*account_id), ""), None),
+        LimitKey::Usage(account_id) => (owner(number.format(*account_id), "/usage"), None),
+        LimitKey::Address(address) => (owner(&address.to_string(), ""), None),
     }
 }
 
@@ -124,10 +110,7 @@ mod tests {
 
     #[test]
     fn callers_have_distinct_names_and_an_account_has_one_hash_tag() {
-        let names = |limit_key: LimitKey| {
-            let Names { owner, abuse } = names("live-7", &limit_key);
-            (owner, abuse)
-        };
+        let names = |limit_key: LimitKey| names("live-7", &limit_key);
         let key = LimitKey::ApiKey { account_id: 42, key_id: "9".into() };
         assert_eq!(names(key), ("pet:live-7:{42}".into(), Some("pet:live-7:{42}/strikes/9".into())));
         assert_eq!(names(LimitKey::Account(42)), ("pet:live-7:{42}".into(), None));

@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 
 use petstore_clock::{Clock, ManualClock, UnixMillis};
 
-use crate::rate_limit::{RateLimiter, RedisDeadlines, RedisLimiter, RedisSettings, RedisTime};
+use crate::rate_limit::{RateLimiter, RedisDeadlines, RedisLimiter, RedisSettings};
 
 /// Quota that is enough for every window, so that none is used up by accident.
 const AMPLE: crate::rate_limit::Quota = crate::rate_limit::Quota { per_minute: 1_000, per_day: 10_000 };
@@ -27,7 +27,7 @@ fn settings<'a>(urls: impl IntoIterator<Item = &'a String>) -> RedisSettings {
     RedisSettings {
         urls: urls.into_iter().map(|url| url.parse().expect("a URL of Redis")).collect(),
         deadlines: RedisDeadlines::default(),
-        time: RedisTime::Server,
+        clock: None,
     }
 }
 
@@ -38,8 +38,8 @@ fn patient_limiter(urls: &[String]) -> (Arc<RedisLimiter>, ManualClock) {
 }
 
 fn patient_limiter_by(urls: &[String], clock: Clock) -> Arc<RedisLimiter> {
-    let (deadlines, time) = (RedisDeadlines::all(PATIENT_TIMEOUT), RedisTime::Clock(clock));
-    let settings = RedisSettings { deadlines, time, ..settings(urls) };
+    let deadlines = RedisDeadlines::all(PATIENT_TIMEOUT);
+    let settings = RedisSettings { deadlines, clock: Some(clock), ..settings(urls) };
     Arc::new(named(RedisLimiter::new(settings).expect("usable settings")))
 }
 

@@ -95,8 +95,8 @@ fn a_long_outage_of_the_core_does_not_fill_the_memory() {
         ledger.count(&key(account, "k"), MINUTE, 200, false);
     }
     ledger.count(&first, MINUTE, 200, false);
-    let minutes: usize = ledger.shards.iter().map(|shard| lock(shard).minutes.len()).sum();
-    let days: usize = ledger.shards.iter().map(|shard| lock(shard).days.len()).sum();
+    let minutes: usize = ledger.shards.iter().map(|shard| shard.lock().minutes.len()).sum();
+    let days: usize = ledger.shards.iter().map(|shard| shard.lock().days.len()).sum();
     assert!(minutes <= SHARDS * SHARD_MINUTES && minutes > 1_000, "{minutes} minutes are kept");
     assert!(days <= SHARDS * SHARD_DAYS && days > 100_000, "{days} days are kept");
     let waiting: i64 = ledger.unreported(0).waiting.iter().map(|day| day.succeeded).sum();

@@ -7,7 +7,7 @@ use petstore_test_servers::servers::{RedisCluster, RedisOptions, RedisServer};
 
 use super::{AMPLE, NEVER, named, patient_limiter, settings};
 use crate::rate_limit::{
-    ADDRESS_QUOTA, LimitKey, Outcome, Quota, RateLimiter, RedisHealth, RedisLimiter, conformance_tests::key,
+    ADDRESS_QUOTA, LimitKey, Outcome, Quota, RateLimiter, RedisLimiter, conformance_tests::key,
 };
 
 const HOUR: i64 = 3_600_000;
@@ -142,15 +142,15 @@ async fn time_is_that_of_redis() {
 async fn a_probe_detects_an_eviction_policy() {
     let redis = RedisServer::start(RedisOptions::default()).await;
     let (limiter, _) = patient_limiter(&[redis.url()]);
-    assert_eq!(limiter.probe().await, Ok(RedisHealth { evicts: false }));
+    assert_eq!(limiter.probe().await, Ok(false));
     redis.cli(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]).await;
-    assert_eq!(limiter.probe().await, Ok(RedisHealth { evicts: true }));
+    assert_eq!(limiter.probe().await, Ok(true));
 
     let cluster = RedisCluster::start(3).await;
     let (limiter, _) = patient_limiter(&cluster.urls());
-    assert_eq!(limiter.probe().await, Ok(RedisHealth { evicts: false }));
+    assert_eq!(limiter.probe().await, Ok(false));
     cluster.nodes()[2].cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
-    assert_eq!(limiter.probe().await, Ok(RedisHealth { evicts: true }));
+    assert_eq!(limiter.probe().await, Ok(true));
 }
 
 async fn ttl(redis: &RedisServer, key: &str) -> i64 {
