@@ -2,7 +2,7 @@
 
 mod addresses;
 mod admin;
-pub(crate) mod first_secrets;
+mod first_secrets;
 pub(crate) mod listener;
 mod parts;
 mod readiness;
@@ -10,7 +10,15 @@ mod reload;
 mod rlimits;
 mod run;
 
-use std::{future::poll_fn, io, net::SocketAddr, path::PathBuf, pin::Pin, task::Poll, time::Duration};
+use std::{
+    future::poll_fn,
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    pin::Pin,
+    task::Poll,
+    time::Duration,
+};
 
 use futures_util::future::BoxFuture;
 use petstore_core::store::{OpenError, Store};
@@ -26,10 +34,13 @@ use tokio::{
 };
 
 pub use self::addresses::Addresses;
-pub(crate) use self::run::{Signals, run};
 use self::{
     admin::Health, first_secrets::FirstSecretError, readiness::Sources, reload::Reloads,
     rlimits::ConnectionLimits,
+};
+pub(crate) use self::{
+    first_secrets::FirstSecret,
+    run::{Signals, run},
 };
 use crate::settings::{HostName, InvalidSetting, ProcessSettings};
 
@@ -262,6 +273,11 @@ impl Process {
             let _ = spawn_blocking(|| traces.stop()).await; // takes 1 s at most
         }
     }
+}
+
+/// Returns the folder that a file is in.
+fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Returns the metric that has the running version as a label and is always 1.

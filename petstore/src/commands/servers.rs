@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use petstore_api_key::{ApiKey, OperatorToken};
 use petstore_clock::Clock;
 use petstore_core::{Core, grpc};
 use petstore_gateway::{
@@ -11,7 +12,7 @@ use petstore_gateway::{
 
 use crate::{
     process::{
-        self, Process, ProcessError, StartError, first_secrets,
+        self, FirstSecret, Process, ProcessError, StartError,
         listener::{bind_grpc, bind_rest},
     },
     settings::{
@@ -94,9 +95,10 @@ pub async fn start_service(settings: ServeSettings, clock: Clock) -> Result<Proc
     let (mut process, traces) = Process::start(&settings.process, "petstore").await?;
     let store = process.open_store(&url, &replicas, &settings.store).await?;
     let environment = settings.environment.environment;
-    process.addresses.first_key_file =
-        first_secrets::create_account(&store, &url, environment, &clock).await?;
-    process.addresses.first_operator_file = first_secrets::create_operator(&store, &url, &clock).await?;
+    let key = FirstSecret::ApiKey(ApiKey::generate(environment));
+    process.addresses.first_key_file = key.create(&store, &url, &clock).await?;
+    let token = FirstSecret::OperatorToken(OperatorToken::generate());
+    process.addresses.first_operator_file = token.create(&store, &url, &clock).await?;
     if let Some(file) = &process.addresses.first_operator_file {
         tracing::info!(file = %file.display(), "wrote the token of the first operator, an admin");
     }

@@ -13,12 +13,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use petstore_api_key::{ApiKey, Environment, OperatorToken};
+use petstore_api_key::{ApiKey, OperatorToken};
 use petstore_clock::{Clock, UnixMillis};
 use petstore_core::{DatabaseUrl, domain::PetStoreError, store::Store};
 use tokio::task::spawn_blocking;
 
-use super::{StartError, parts::folder_of};
+use super::{StartError, folder_of};
 
 /// Reason why there is no first key or token.
 #[derive(Debug, thiserror::Error)]
@@ -34,56 +34,62 @@ pub enum FirstSecretError {
     Store(#[from] PetStoreError),
 }
 
-/// Kind of secret that a new store begins with.
-#[derive(Clone, Copy, Debug)]
-enum Kind {
-    ApiKey(Environment),
-    OperatorToken,
-}
-
 /// Secret that a new store begins with.
-enum Secret {
+#[derive(Debug)]
+pub(crate) enum FirstSecret {
+    /// Key of account `first`.
     ApiKey(ApiKey),
+    /// Token of operator `first`.
     OperatorToken(OperatorToken),
 }
 
-impl Kind {
+impl FirstSecret {
+    /// Creates the secret of a store in a file, if the store has none of this kind. Returns the file that it is
+    /// written to. Does nothing for a database server: there is no folder beside it, and its operator creates
+    /// accounts and operators with commands.
+    pub(crate) async fn create(
+        self,
+        store: &Store,
+        url: &DatabaseUrl,
+        clock: &Clock,
+    ) -> Result<Option<PathBuf>, StartError> {
+        let Some(path) = url.sqlite_file() else { return Ok(None) };
+        let (file, secret) = self.names();
+        let files = Files::new(path, file);
+        match files.create(store, &self, clock).await {
+            Ok(is_created) => Ok(is_created.then_some(files.secret)),
+            Err(source) => Err(StartError::FirstSecret { secret, file: files.secret, source }),
+        }
+    }
+
     /// Returns the name of the file beside the store, and the name of the secret in messages.
-    const fn names(self) -> (&'static str, &'static str) {
+    const fn names(&self) -> (&'static str, &'static str) {
         match self {
             Self::ApiKey(_) => ("first-api-key", "API key"),
-            Self::OperatorToken => ("first-operator-token", "operator token"),
+            Self::OperatorToken(_) => ("first-operator-token", "operator token"),
         }
     }
 
-    fn generate(self) -> Secret {
-        match self {
-            Self::ApiKey(environment) => Secret::ApiKey(ApiKey::generate(environment)),
-            Self::OperatorToken => Secret::OperatorToken(OperatorToken::generate()),
-        }
-    }
-
-    fn parse(self, written: &str) -> Option<Secret> {
-        match self {
-            Self::ApiKey(_) => ApiKey::parse(written).map(Secret::ApiKey),
-            Self::OperatorToken => OperatorToken::parse(written).map(Secret::OperatorToken),
-        }
-    }
-
-    /// Returns `true` if the store has no secret of this kind yet.
-    async fn is_missing(self, store: &Store) -> Result<bool, PetStoreError> {
-        match self {
-            Self::ApiKey(_) => Ok(!store.has_accounts().await?),
-            Self::OperatorToken => Ok(!store.has_operators().await?),
-        }
-    }
-}
-
-impl Secret {
     fn expose(&self) -> &str {
         match self {
             Self::ApiKey(key) => key.expose(),
             Self::OperatorToken(token) => token.expose(),
+        }
+    }
+
+    /// Parses a secret of the same kind.
+    fn parse(&self, written: &str) -> Option<Self> {
+        match self {
+            Self::ApiKey(_) => ApiKey::parse(written).map(Self::ApiKey),
+            Self::OperatorToken(_) => OperatorToken::parse(written).map(Self::OperatorToken),
+        }
+    }
+
+    /// Returns `true` if the store has no secret of this kind yet.
+    async fn is_missing(&self, store: &Store) -> Result<bool, PetStoreError> {
+        match self {
+            Self::ApiKey(_) => Ok(!store.has_accounts().await?),
+            Self::OperatorToken(_) => Ok(!store.has_operators().await?),
         }
     }
 
@@ -104,46 +110,9 @@ impl Secret {
     }
 }
 
-/// Creates the first account of a store in a file that has none. Returns the file with the account's key.
-pub(crate) async fn create_account(
-    store: &Store,
-    url: &DatabaseUrl,
-    environment: Environment,
-    clock: &Clock,
-) -> Result<Option<PathBuf>, StartError> {
-    create(store, url, Kind::ApiKey(environment), clock).await
-}
-
-/// Creates the first operator of a store in a file that has none. Returns the file with the operator's token.
-pub(crate) async fn create_operator(
-    store: &Store,
-    url: &DatabaseUrl,
-    clock: &Clock,
-) -> Result<Option<PathBuf>, StartError> {
-    create(store, url, Kind::OperatorToken, clock).await
-}
-
-/// Creates the secret of a store in a file. Does nothing for a database server: there is no folder beside it,
-/// and its operator creates accounts and operators with commands.
-async fn create(
-    store: &Store,
-    url: &DatabaseUrl,
-    kind: Kind,
-    clock: &Clock,
-) -> Result<Option<PathBuf>, StartError> {
-    let Some(path) = url.sqlite_file() else { return Ok(None) };
-    let (file, secret) = kind.names();
-    let files = Files::new(path, file);
-    match files.create(store, kind, clock).await {
-        Ok(is_created) => Ok(is_created.then_some(files.secret)),
-        Err(source) => Err(StartError::FirstSecret { secret, file: files.secret, source }),
-    }
-}
-
 /// Files of one secret.
 #[derive(Clone)]
 struct Files {
-    folder: PathBuf,
     /// File that holds the secret in the end.
     secret: PathBuf,
     /// File that holds the secret until the store has it too. Its name begins with the store's, so it belongs
@@ -155,18 +124,23 @@ impl Files {
     fn new(store: &Path, name: &str) -> Self {
         let mut draft = store.as_os_str().to_owned();
         draft.push(format!(".{name}"));
-        Self { folder: folder_of(store), secret: store.with_file_name(name), draft: draft.into() }
+        Self { secret: store.with_file_name(name), draft: draft.into() }
     }
 
-    /// Creates the secret, and returns `true` if it is new.
-    async fn create(&self, store: &Store, kind: Kind, clock: &Clock) -> Result<bool, FirstSecretError> {
-        if self.blocking(Self::read_draft).await?.is_none() && !kind.is_missing(store).await? {
+    /// Creates the secret, and returns `true` if it, or one that an interrupted start has left, is in the file
+    /// now.
+    async fn create(
+        &self,
+        store: &Store,
+        secret: &FirstSecret,
+        clock: &Clock,
+    ) -> Result<bool, FirstSecretError> {
+        if self.blocking(Self::read_draft).await?.is_none() && !secret.is_missing(store).await? {
             return Ok(false);
         }
         // If several processes start at once, the first creates the secret and the others find it.
         let _lock = self.blocking(Self::lock).await?;
-        if kind.is_missing(store).await? {
-            let secret = kind.generate();
+        if secret.is_missing(store).await? {
             let written = format!("{}\n", secret.expose());
             self.blocking(move |files| files.write_draft(&written)).await?;
             if secret.add(store, clock.now()).await? {
@@ -174,7 +148,7 @@ impl Files {
                 return Ok(true);
             }
         } else if let Some(draft) = self.blocking(Self::read_draft).await?
-            && let Some(secret) = kind.parse(draft.trim_end())
+            && let Some(secret) = secret.parse(draft.trim_end())
             && secret.is_known(store).await?
         {
             self.blocking(Self::publish).await?;
@@ -193,7 +167,7 @@ impl Files {
     }
 
     fn lock(&self) -> Result<File, FirstSecretError> {
-        let folder = File::open(&self.folder)?;
+        let folder = File::open(folder_of(&self.secret))?;
         folder.lock()?;
         Ok(folder)
     }
@@ -250,7 +224,7 @@ impl Files {
     }
 
     fn sync_folder(&self) -> Result<(), FirstSecretError> {
-        Ok(File::open(&self.folder)?.sync_all()?)
+        Ok(File::open(folder_of(&self.secret))?.sync_all()?)
     }
 }
 
@@ -258,6 +232,7 @@ impl Files {
 mod tests {
     use std::os::unix::fs::MetadataExt;
 
+    use petstore_api_key::Environment;
     use petstore_core::store;
     use tempfile::TempDir;
 
@@ -270,7 +245,9 @@ mod tests {
     }
 
     async fn made(store: &Store, url: &DatabaseUrl) -> Result<Option<PathBuf>, StartError> {
-        create_account(store, url, Environment::Production, &Clock::system()).await
+        FirstSecret::ApiKey(ApiKey::generate(Environment::Production))
+            .create(store, url, &Clock::system())
+            .await
     }
 
     fn names(folder: &TempDir) -> Vec<String> {
@@ -300,11 +277,12 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let (store, url) = new_store(&folder).await;
         let clock = Clock::system();
-        let file = create_operator(&store, &url, &clock).await.unwrap().unwrap();
+        let token = || FirstSecret::OperatorToken(OperatorToken::generate());
+        let file = token().create(&store, &url, &clock).await.unwrap().unwrap();
         assert_eq!(file, folder.path().join("first-operator-token"));
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
         assert!(OperatorToken::parse(fs::read_to_string(&file).unwrap().trim_end()).is_some());
-        assert_eq!(create_operator(&store, &url, &clock).await.unwrap(), None, "there is an operator now");
+        assert_eq!(token().create(&store, &url, &clock).await.unwrap(), None, "there is an operator now");
     }
 
     #[tokio::test]

@@ -1,13 +1,9 @@
 //! Parts of a process.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
+use parking_lot::RwLock;
 use petstore_clock::Clock;
 use petstore_core::{
     Core, DatabaseUrl,
@@ -25,11 +21,11 @@ use petstore_gateway::{
 use petstore_telemetry::metrics::{Collector, Collectors, IntGaugeVec, Sampled, gauges};
 use rustix::fs::{StatVfs, statvfs};
 use tokio::task::spawn_blocking;
+use tower::{ServiceExt, service_fn};
 
 use super::{
-    Phase, Process, StartError, admin,
+    Phase, Process, StartError, admin, folder_of,
     listener::{Bound, BoundGrpc, BoundRest},
-    reload::ReplaceableTransport,
 };
 use crate::settings::{CoreAddressSettings, EdgeSettings, GrpcSettings, StoreSettings};
 
@@ -114,15 +110,19 @@ impl Process {
         transport: CoreTransport,
         settings: &CoreAddressSettings,
     ) -> CoreTransport {
-        let transport = ReplaceableTransport::new(transport);
+        let current = Arc::new(RwLock::new(transport));
         if settings.token.service_token_file.is_some() || settings.core_ca.is_some() {
-            let (replaced, settings) = (transport.clone(), settings.clone());
+            let (replaced, settings) = (Arc::clone(&current), settings.clone());
             self.reloads.add("the token or certificate for the core", move || {
-                replaced.replace(settings.connect().map_err(|error| error.to_string())?);
+                *replaced.write() = settings.connect().map_err(|error| error.to_string())?;
                 Ok(())
             });
         }
-        let transport = CoreTransport::new(transport);
+        // A call continues on the transport on which it began.
+        let transport = CoreTransport::new(service_fn(move |request| {
+            let transport = current.read().clone();
+            transport.oneshot(request)
+        }));
         self.sources.core = Some(transport.clone());
         transport
     }
@@ -187,7 +187,7 @@ impl Process {
 
 /// Returns the metrics of the file system of a store in a file. A database server has its own.
 fn disk_metrics(url: &DatabaseUrl) -> Collectors {
-    let folder = url.sqlite_file().map(folder_of);
+    let folder = url.sqlite_file().map(|file| folder_of(file).to_owned());
     vec![
         sampled(
             "petstore_store_disk_available_bytes",
@@ -202,12 +202,6 @@ fn disk_metrics(url: &DatabaseUrl) -> Collectors {
             |disk| disk.f_blocks.saturating_mul(disk.f_frsize),
         ),
     ]
-}
-
-/// Returns the folder that a file is in.
-pub(super) fn folder_of(file: &Path) -> PathBuf {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-    folder.unwrap_or(Path::new(".")).to_owned()
 }
 
 fn sampled(

@@ -62,16 +62,8 @@ impl Readiness {
     /// Returns a body such as `{"status":"ok","parts":{"core":"ok","database":"ok","limiter":"ok"}}`.
     pub(crate) fn body(&self) -> Value {
         let parts: Map<_, _> =
-            self.parts.iter().map(|(name, state)| ((*name).to_owned(), word(*state).into())).collect();
-        json!({ "status": word(self.status), "parts": parts })
-    }
-}
-
-fn word(state: PartState) -> &'static str {
-    match state {
-        PartState::Ok => "ok",
-        PartState::Degraded => "degraded",
-        PartState::Down => "down",
+            self.parts.iter().map(|(name, state)| ((*name).to_owned(), state.to_string().into())).collect();
+        json!({ "status": self.status.to_string(), "parts": parts })
     }
 }
 
@@ -90,8 +82,8 @@ mod tests {
             [([Ok, Ok, Ok], "ok"), ([Ok, Ok, Degraded], "degraded"), ([Down, Ok, Degraded], "down")]
         {
             let readiness = readiness(Phase::Serving, parts);
-            let named =
-                json!({ "core": word(parts[0]), "database": word(parts[1]), "limiter": word(parts[2]) });
+            let [core, database, limiter] = parts.map(|state| state.to_string());
+            let named = json!({ "core": core, "database": database, "limiter": limiter });
             assert_eq!(readiness.body(), json!({ "status": status, "parts": named }));
             assert_eq!(readiness.takes_requests(), status != "down");
         }

@@ -1,19 +1,8 @@
 //! Certificates and tokens that are read again on SIGHUP.
 
-use std::{
-    fmt,
-    sync::{Arc, PoisonError, RwLock},
-    task::{Context, Poll},
-};
+use std::{fmt, sync::Arc};
 
-use futures_util::future::BoxFuture;
-use petstore_gateway::core_client::CoreTransport;
 use tokio::task::spawn_blocking;
-use tonic::body::Body;
-use tower::{BoxError, Service, ServiceExt};
-
-type Request = axum::http::Request<Body>;
-type Response = axum::http::Response<Body>;
 
 /// Reads a part's files again and uses them. Returns the reason if they cannot be used, and then changes
 /// nothing.
@@ -51,36 +40,5 @@ impl Reloads {
 impl fmt::Debug for Reloads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.iter().map(|(files, _)| files)).finish()
-    }
-}
-
-/// Transport to the core that can be replaced while it is in use. A call continues on the transport on which
-/// it began. Clones share the transport.
-#[derive(Clone, Debug)]
-pub(crate) struct ReplaceableTransport(Arc<RwLock<CoreTransport>>);
-
-impl ReplaceableTransport {
-    pub(crate) fn new(transport: CoreTransport) -> Self {
-        Self(Arc::new(RwLock::new(transport)))
-    }
-
-    pub(crate) fn replace(&self, transport: CoreTransport) {
-        // The lock is never poisoned: no code panics while it holds it.
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = transport;
-    }
-}
-
-impl Service<Request> for ReplaceableTransport {
-    type Response = Response;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response, BoxError>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(())) // the call waits until the transport is ready
-    }
-
-    fn call(&mut self, request: Request) -> Self::Future {
-        let transport = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
-        Box::pin(transport.oneshot(request))
     }
 }

@@ -15,6 +15,8 @@ use tokio::{
     runtime::Handle,
 };
 
+use crate::process::folder_of;
+
 /// Timeout of waiting for the lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -149,10 +151,6 @@ fn open_own(path: &Path) -> io::Result<File> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => open_own(path),
         opened => opened,
     }
-}
-
-fn folder_of(path: &Path) -> &Path {
-    path.parent().unwrap_or(Path::new("/"))
 }
 
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
