@@ -19,24 +19,23 @@ impl Core {
     /// Runs until `shutdown`. Any number of cores may do so concurrently.
     #[must_use]
     pub fn run_background(self, shutdown: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
-        Box::pin(self.run_until(shutdown)) // so that it is compiled with this crate
-    }
-
-    async fn run_until(self, shutdown: BoxFuture<'static, ()>) {
-        let sweeping = async {
-            let mut ticks = time::interval(INTERVAL);
-            ticks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
-            loop {
-                ticks.tick().await;
-                self.sweep().await;
+        // In a box, so that it is compiled with this crate.
+        Box::pin(async move {
+            let sweeping = async {
+                let mut ticks = time::interval(INTERVAL);
+                ticks.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+                loop {
+                    ticks.tick().await;
+                    self.sweep().await;
+                }
+            };
+            tokio::select! {
+                () = sweeping => {}
+                never = self.store.watch_replicas() => match never {},
+                never = self.store.watch_file() => match never {},
+                () = shutdown => {}
             }
-        };
-        tokio::select! {
-            () = sweeping => {}
-            never = self.store.watch_replicas() => match never {},
-            never = self.store.watch_file() => match never {},
-            () = shutdown => {}
-        }
+        })
     }
 
     async fn sweep(&self) {

@@ -220,11 +220,10 @@ impl Store {
     /// Returns the result of work in an exclusive transaction. A transaction that read first and locked later
     /// could fail half-way, or decide on stale data. On SQLite it holds the write lock, on PostgreSQL the
     /// lock of the revision's row. It is committed if the result is `Ok`.
-    async fn transaction<T, E, F>(&self, work: F) -> Result<T, E>
+    async fn transaction<T, F>(&self, work: F) -> Result<T, PetStoreError>
     where
         T: Send + 'static,
-        E: From<DbErr> + From<PetStoreError> + Send + 'static,
-        F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, E>> + Send + 'static,
+        F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, PetStoreError>> + Send + 'static,
     {
         self.transaction_beside_others(|session| {
             Box::pin(async move {
@@ -241,11 +240,10 @@ impl Store {
 
     /// Returns the result of work in a transaction that may run concurrently with others on PostgreSQL: for
     /// work that decides nothing by rows that others change.
-    async fn transaction_beside_others<T, E, F>(&self, work: F) -> Result<T, E>
+    async fn transaction_beside_others<T, F>(&self, work: F) -> Result<T, PetStoreError>
     where
         T: Send + 'static,
-        E: From<DbErr> + From<PetStoreError> + Send + 'static,
-        F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, E>> + Send + 'static,
+        F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, PetStoreError>> + Send + 'static,
     {
         self.within(self.writer.transaction(work)).await
     }
@@ -334,19 +332,19 @@ impl Store {
 
     /// Returns the work's result, or [`PetStoreError::Unavailable`] if it takes too long; the database then
     /// still finishes it or rolls it back. Every call to the database goes through here.
-    async fn within<T, E: From<PetStoreError>>(
+    async fn within<T>(
         &self,
-        work: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, E> {
+        work: impl Future<Output = Result<T, PetStoreError>>,
+    ) -> Result<T, PetStoreError> {
         if self.health.is_replaced() {
             let cause = "the store's file was replaced or removed while the service runs";
-            return Err(PetStoreError::Unavailable(cause.into()).into());
+            return Err(PetStoreError::Unavailable(cause.into()));
         }
         match time::timeout(self.deadline, work).await {
             Ok(result) => result,
             Err(elapsed) => {
                 self.writer.mark_stale();
-                Err(PetStoreError::Unavailable(elapsed.into()).into())
+                Err(PetStoreError::Unavailable(elapsed.into()))
             }
         }
     }

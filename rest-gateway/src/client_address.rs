@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv6Addr, SocketAddr},
     str::FromStr,
 };
 
@@ -14,20 +14,13 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// Network that a request came from: an IPv4 address, or the /64 of an IPv6 address, because one host may use
 /// any address of its /64. An IPv4-mapped IPv6 address (RFC 4291 §2.5.5.2) is its IPv4 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ClientAddress(Network);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Network {
-    V4(Ipv4Addr),
-    /// Upper half of the address.
-    V6(u64),
-}
+pub struct ClientAddress(IpAddr);
 
 impl From<IpAddr> for ClientAddress {
     fn from(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
-            IpAddr::V4(address) => Network::V4(address),
-            IpAddr::V6(address) => Network::V6((address.to_bits() >> 64) as u64),
+            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+            address @ IpAddr::V4(_) => address,
         })
     }
 }
@@ -35,10 +28,8 @@ impl From<IpAddr> for ClientAddress {
 /// Writes `192.0.2.1` or `2001:db8::/64`.
 impl fmt::Display for ClientAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Network::V4(address) => address.fmt(f),
-            Network::V6(upper) => write!(f, "{}/64", Ipv6Addr::from_bits(u128::from(upper) << 64)),
-        }
+        self.0.fmt(f)?;
+        if self.0.is_ipv6() { f.write_str("/64") } else { Ok(()) }
     }
 }
 

@@ -89,14 +89,13 @@ impl Gateway {
     /// usage. Without it, revoked keys are not noticed.
     #[must_use]
     pub fn run_background(self, shutdown: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
-        Box::pin(self.run_until(shutdown)) // so that it is compiled with this crate
-    }
-
-    async fn run_until(self, shutdown: BoxFuture<'static, ()>) {
         let (keys, usage) = (self.0.keys.clone(), Arc::clone(&self.0.usage));
         drop(self); // only these are needed while the process ends
         let shutdown = shutdown.shared();
-        tokio::join!(keys.keep_current(shutdown.clone()), usage.keep_reported(shutdown));
+        // In a box, so that it is compiled with this crate.
+        Box::pin(async move {
+            tokio::join!(keys.keep_current(shutdown.clone()), usage.keep_reported(shutdown));
+        })
     }
 
     /// Asks the core once for the information that [`Self::run_background`] keeps up to date. A gateway

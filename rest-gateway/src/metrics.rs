@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use petstore_proto::v1::ErrorReason;
 use petstore_telemetry::metrics::{
-    Collectors, HistogramVec, IntCounter, IntCounterVec, IntGauge, counter, counters, durations, gauge,
+    Collectors, GaugeGuard, HistogramVec, IntCounter, IntCounterVec, IntGauge, counter, counters, durations,
+    gauge,
 };
 
 use crate::{
@@ -90,9 +91,8 @@ impl Metrics {
     }
 
     /// Counts a request as in flight until the guard is dropped.
-    pub(crate) fn active(&self) -> Active {
-        self.active.inc();
-        Active(self.active.clone())
+    pub(crate) fn active(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.active)
     }
 
     /// Counts a request that was answered.
@@ -137,16 +137,6 @@ impl Metrics {
                 }
             }
         }
-    }
-}
-
-/// A request in flight.
-#[derive(Debug)]
-pub(crate) struct Active(IntGauge);
-
-impl Drop for Active {
-    fn drop(&mut self) {
-        self.0.dec();
     }
 }
 

@@ -24,7 +24,10 @@ use std::{
 use axum::{extract::Request, response::Response};
 use futures_util::FutureExt;
 use http::request::Parts;
-use petstore_telemetry::traces::{Root, Span, Within};
+use petstore_telemetry::{
+    metrics::GaugeGuard,
+    traces::{Root, Span, Within},
+};
 use tokio::{select, time::Instant};
 
 pub(crate) use self::rate_limit::limit_status;
@@ -38,7 +41,6 @@ use crate::{
     error::ApiError,
     gateway::GatewayState,
     keys::{EarlyRead, KnownKey},
-    metrics::Active,
     operation::{Access, Id, Operation, is_versioned},
     rate_limit::{Decision, LimitStatus},
     request_id::{Caller, RequestId},
@@ -57,7 +59,7 @@ struct RequestContext {
     cors: Option<cors::Grant>,
     started: Instant,
     span: Span,
-    _active: Active,
+    _active: GaugeGuard,
 }
 
 impl RequestContext {

@@ -21,7 +21,7 @@ use std::{fmt, future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::D
 use axum::{Router, body::Body, extract::ConnectInfo, response::Response};
 use futures_util::{FutureExt, future::BoxFuture};
 use http::Request;
-use petstore_telemetry::metrics::{Collectors, IntCounter, IntGauge, counter, gauge};
+use petstore_telemetry::metrics::{Collectors, GaugeGuard, IntCounter, IntGauge, counter, gauge};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::OwnedSemaphorePermit,
@@ -50,20 +50,11 @@ impl App for Router {
     }
 }
 
-/// Protocol below HTTP.
-#[derive(Clone, Debug)]
-pub enum Transport {
-    /// TCP alone.
-    Plain,
-    /// TLS with this certificate, whose files are read again while the port is served.
-    Tls(Certificate),
-}
-
 /// App, and the bounds within which it is served.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// Protocol below HTTP.
-    pub transport: Transport,
+    /// Certificate for TLS, whose files are read again while the port is served; `None` for TCP alone.
+    pub certificate: Option<Certificate>,
     /// App that answers the requests.
     pub app: Arc<dyn App>,
     /// Bounds of one connection.
@@ -156,10 +147,6 @@ pub struct ConnectionMetrics {
     refused: IntCounter,
 }
 
-/// Open connection in the gauge, until it is dropped.
-#[derive(Debug)]
-struct OpenConnection(IntGauge);
-
 impl Default for ConnectionMetrics {
     fn default() -> Self {
         Self {
@@ -180,20 +167,13 @@ impl ConnectionMetrics {
         vec![Box::new(self.open.clone()), Box::new(self.accepted.clone()), Box::new(self.refused.clone())]
     }
 
-    fn accepted(&self) -> OpenConnection {
+    fn accepted(&self) -> GaugeGuard {
         self.accepted.inc();
-        self.open.inc();
-        OpenConnection(self.open.clone())
+        GaugeGuard::new(&self.open)
     }
 
     fn refused(&self) {
         self.refused.inc();
-    }
-}
-
-impl Drop for OpenConnection {
-    fn drop(&mut self) {
-        self.0.dec();
     }
 }
 
@@ -210,49 +190,43 @@ pub fn serve(
     listener: TcpListener,
     server: Server,
     draining: BoxFuture<'static, ()>,
-    shutdown: BoxFuture<'static, ()>,
-) -> BoxFuture<'static, io::Result<()>> {
-    Box::pin(serve_until(listener, server, draining, shutdown)) // so that it is compiled with this crate
-}
-
-async fn serve_until(
-    listener: TcpListener,
-    server: Server,
-    draining: BoxFuture<'static, ()>,
     mut shutdown: BoxFuture<'static, ()>,
-) -> io::Result<()> {
-    let Server { transport, app, limits, slots, metrics } = server;
-    let drain = DrainControl::new();
-    let mut watching = JoinSet::new(); // ends with this function
-    if let Transport::Tls(certificate) = &transport {
-        watching.spawn(certificate.clone().keep_current());
-    }
-    let (accept_grace, drain_deadline) = (limits.accept_grace, limits.drain_deadline);
-    let connections = Connections::new(app, transport, limits, drain.watch());
-    let mut listener = Listener::new(listener);
-    let mut port = Port { slots, metrics, connections, open: JoinSet::new() };
+) -> BoxFuture<'static, io::Result<()>> {
+    // In a box, so that it is compiled with this crate.
+    Box::pin(async move {
+        let Server { certificate, app, limits, slots, metrics } = server;
+        let drain = DrainControl::new();
+        let mut watching = JoinSet::new(); // ends with this function
+        if let Some(certificate) = &certificate {
+            watching.spawn(certificate.clone().keep_current());
+        }
+        let (accept_grace, drain_deadline) = (limits.accept_grace, limits.drain_deadline);
+        let connections = Connections::new(app, certificate, limits, drain.watch());
+        let mut listener = Listener::new(listener);
+        let mut port = Port { slots, metrics, connections, open: JoinSet::new() };
 
-    let is_closing = tokio::select! {
-        () = port.accept_until(&mut listener, draining) => false,
-        () = &mut shutdown => true,
-    };
-    drain.drain();
-    if !is_closing {
-        port.accept_until(&mut listener, shutdown).await;
-    }
-    drain.close();
-    listener.refuse_new();
-    let all_closed = async {
-        port.accept_rest(&mut listener, accept_grace).await;
-        drop(listener); // closes it
-        while port.open.join_next().await.is_some() {}
-    };
-    if timeout(drain_deadline, all_closed).await.is_err() {
-        let connections = port.open.len();
-        tracing::warn!(connections, "cut off connections that were open at the drain deadline");
-        port.open.shutdown().await;
-    }
-    Ok(())
+        let is_closing = tokio::select! {
+            () = port.accept_until(&mut listener, draining) => false,
+            () = &mut shutdown => true,
+        };
+        drain.drain();
+        if !is_closing {
+            port.accept_until(&mut listener, shutdown).await;
+        }
+        drain.close();
+        listener.refuse_new();
+        let all_closed = async {
+            port.accept_rest(&mut listener, accept_grace).await;
+            drop(listener); // closes it
+            while port.open.join_next().await.is_some() {}
+        };
+        if timeout(drain_deadline, all_closed).await.is_err() {
+            let connections = port.open.len();
+            tracing::warn!(connections, "cut off connections that were open at the drain deadline");
+            port.open.shutdown().await;
+        }
+        Ok(())
+    })
 }
 
 /// Connections of a port.
@@ -304,7 +278,7 @@ impl Port {
     }
 
     fn begin(&mut self, free: Option<OwnedSemaphorePermit>, stream: TcpStream, peer: SocketAddr) {
-        let Ok(slot) = self.slots.take(free, peer.ip()) else {
+        let Some(slot) = self.slots.take(free, peer.ip()) else {
             self.metrics.refused();
             tracing::debug!(%peer, "closed a connection: its address has too many");
             return;

@@ -26,7 +26,7 @@ pub(super) fn require_known(url: &DatabaseUrl, schema: &[Migration]) -> Result<(
     }
     let mut newer = schema.iter().filter(|migration| migration.state == MigrationState::Unknown);
     match newer.rfind(|migration| !suits_this_release(&migration.name)) {
-        Some(removal) => Err(OpenError::SchemaNewer { store: url.clone(), migration: removal.name.clone() }),
+        Some(removal) => Err(OpenError::SchemaNewer(url.clone(), removal.name.clone())),
         None => Ok(()),
     }
 }
@@ -62,54 +62,27 @@ pub enum OpenError {
     #[error("there is no store at {}: run `petstore migrate up`, or start the server", .0.display())]
     Missing(PathBuf),
     /// The folder is missing and cannot be created.
-    #[error("cannot create the folder {}", .folder.display())]
-    FolderNotCreated {
-        /// The folder.
-        folder: PathBuf,
-        /// Error of the operating system.
-        #[source]
-        cause: io::Error,
-    },
-    /// A part of the path has to be a folder and is not one.
-    #[error("cannot open {}: {} is not a folder", .path.display(), .part.display())]
-    NotAFolder {
-        /// The file to be opened.
-        path: PathBuf,
-        /// The part of the path.
-        part: PathBuf,
-    },
+    #[error("cannot create the folder {}", .0.display())]
+    FolderNotCreated(PathBuf, #[source] io::Error),
+    /// A part of the path to the file, which is named last, has to be a folder and is not one.
+    #[error("cannot open {}: {} is not a folder", .0.display(), .1.display())]
+    NotAFolder(PathBuf, PathBuf),
     /// There is a folder in place of the file.
     #[error("cannot open {}: it is a folder, not a file", .0.display())]
     NotAFile(PathBuf),
     /// The file or its folder cannot be read or written.
     #[error(
         "cannot open {} for reading and writing: permission denied, or the file system is read-only",
-        .path.display()
+        .0.display()
     )]
-    NotWritable {
-        /// The file.
-        path: PathBuf,
-        /// Error of the database.
-        #[source]
-        cause: Cause,
-    },
+    NotWritable(PathBuf, #[source] Cause),
     /// The file is damaged, or of another kind. It was left as it is.
-    #[error("{} is damaged, or is not a SQLite database; restore it from a backup", .path.display())]
-    Corrupt {
-        /// The file.
-        path: PathBuf,
-        /// Error of the database.
-        #[source]
-        cause: Cause,
-    },
-    /// A newer release has removed something from the schema that this binary may use.
-    #[error("the schema of {store} is newer than this binary: it has {migration}")]
-    SchemaNewer {
-        /// The store.
-        store: DatabaseUrl,
-        /// The newest change that this binary does not suit.
-        migration: String,
-    },
+    #[error("{} is damaged, or is not a SQLite database; restore it from a backup", .0.display())]
+    Corrupt(PathBuf, #[source] Cause),
+    /// A newer release has removed something from the schema that this binary may use; the newest change that
+    /// this binary does not suit is named.
+    #[error("the schema of {0} is newer than this binary: it has {1}")]
+    SchemaNewer(DatabaseUrl, String),
     /// The schema was made by a build before release 1.0.0.
     #[error(
         "{0} was made by a build before release 1.0.0: export its pets with that build (`petstore export`), \
@@ -120,32 +93,11 @@ pub enum OpenError {
     #[error("the schema of {0} is older than this binary: run `petstore migrate up`")]
     SchemaOlder(DatabaseUrl),
     /// Another process holds the file.
-    #[error("{} is locked by another process", .path.display())]
-    Busy {
-        /// The file.
-        path: PathBuf,
-        /// Error of the database.
-        #[source]
-        cause: Cause,
-    },
-    /// Any other error.
-    #[error("cannot open {}", .path.display())]
-    Other {
-        /// The file.
-        path: PathBuf,
-        /// Error of the database.
-        #[source]
-        cause: Cause,
-    },
-    /// The server cannot be reached, or does not answer in time.
-    #[error("cannot reach PostgreSQL at {host}")]
-    Unreachable {
-        /// Host and port, or the folder of the socket.
-        host: String,
-        /// Error of the network.
-        #[source]
-        cause: Cause,
-    },
+    #[error("{} is locked by another process", .0.display())]
+    Busy(PathBuf, #[source] Cause),
+    /// The server at this host cannot be reached, or does not answer in time.
+    #[error("cannot reach PostgreSQL at {0}")]
+    Unreachable(String, #[source] Cause),
     /// The server refuses the user's login.
     #[error("PostgreSQL at {host} refuses the user {user}")]
     LoginRefused {
@@ -157,35 +109,19 @@ pub enum OpenError {
         #[source]
         cause: Cause,
     },
-    /// The server has no such database, and none is created.
-    #[error("PostgreSQL at {host} has no database {database}: create it first")]
-    NoDatabase {
-        /// Host and port, or the folder of the socket.
-        host: String,
-        /// Name of the database.
-        database: String,
-    },
+    /// The server at this host has no such database, and none is created.
+    #[error("PostgreSQL at {0} has no database {1}: create it first")]
+    NoDatabase(String, String),
     /// The database refuses writes.
     #[error("{0} takes no writes: it is a replica, or was made read-only")]
     ReadOnly(DatabaseUrl),
-    /// The database's encoding cannot represent every name.
-    #[error("{store} has the encoding {encoding}: create a database with the encoding UTF8")]
-    NotUtf8 {
-        /// The database.
-        store: DatabaseUrl,
-        /// Its encoding.
-        encoding: String,
-    },
+    /// The database's encoding, which is named, cannot represent every name.
+    #[error("{0} has the encoding {1}: create a database with the encoding UTF8")]
+    NotUtf8(DatabaseUrl, String),
     /// The address cannot be that of a replica.
     #[error("a replica must be a PostgreSQL database of the same name as the store's, on another server")]
     NotReplicated,
-    /// Any other failure of PostgreSQL.
-    #[error("cannot open {store}")]
-    Postgres {
-        /// The database.
-        store: DatabaseUrl,
-        /// Error of the server or the driver.
-        #[source]
-        cause: Cause,
-    },
+    /// Any other failure, of the file or the database that is named.
+    #[error("cannot open {0}")]
+    Other(String, #[source] Cause),
 }

@@ -53,7 +53,7 @@ impl Store {
                 remove_old(transaction, operator_id, now).await?;
                 let after = Some(json!({ "expireTime": expires_at.to_string() }));
                 record(transaction, &actor, "CreateSession", after, now).await?;
-                Ok::<_, PetStoreError>(())
+                Ok(())
             })
         })
         .await?;

@@ -166,7 +166,7 @@ impl Store {
                     let last_four = Some(shown.last_four().to_owned());
                     let after = Operator { last_four, revoked_at: None, ..before.clone() };
                     audit::change(transaction, &actor, now, "RotateOperator", Some(&before), &after).await?;
-                    Ok::<_, PetStoreError>(after)
+                    Ok(after)
                 })
             })
             .await?;
@@ -227,12 +227,10 @@ impl Store {
             let used = operator::Entity::update_many()
                 .col_expr(Column::LastUsedAt, Expr::value(moment_column(now)))
                 .filter(Column::Id.eq(id));
-            let noted: Result<(), PetStoreError> = self
-                .transaction(move |transaction| {
-                    Box::pin(async move { Ok(used.exec(transaction).await.map(drop)?) })
-                })
-                .await;
-            if let Err(error) = noted {
+            let noted = self.transaction(move |transaction| {
+                Box::pin(async move { Ok(used.exec(transaction).await.map(drop)?) })
+            });
+            if let Err(error) = noted.await {
                 // The next call tries again.
                 tracing::debug!("the use of an operator token was not noted: {error}");
             }

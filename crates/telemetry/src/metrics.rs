@@ -55,6 +55,25 @@ pub fn durations(name: &str, help: &str, labels: &[&str]) -> HistogramVec {
     made(HistogramVec::new(HistogramOpts::new(name, help).buckets(DURATIONS.to_vec()), labels))
 }
 
+/// One more in a gauge, until it is dropped.
+#[derive(Debug)]
+pub struct GaugeGuard(IntGauge);
+
+impl GaugeGuard {
+    /// Adds one to the gauge.
+    #[must_use]
+    pub fn new(gauge: &IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for GaugeGuard {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 #[expect(
     clippy::expect_used,
     reason = "names and labels are constants, and every test of the service makes all of them"

@@ -4,7 +4,7 @@ mod output;
 
 use std::{io, path::PathBuf};
 
-use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use petstore_gateway::{bulk, core_client::CoreTransport};
 use petstore_proto::v1::{ListPetsRequest, Pet, PetStatus, pet_store_client::PetStoreClient};
 use tokio::{sync::mpsc, task::spawn_blocking};
@@ -35,29 +35,19 @@ pub(crate) struct ExportSettings {
     format: Option<Format>,
 
     /// Status of the pets to export; by default all pets
-    #[arg(long, value_enum, value_name = "STATUS")]
-    status: Option<StatusFilter>,
+    #[arg(long, value_parser = status_parser(), value_name = "STATUS")]
+    status: Option<PetStatus>,
 
     #[command(flatten)]
     target: CoreTarget<CoreAddressSettings>,
 }
 
-/// Status, as on REST.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum StatusFilter {
-    Available,
-    Pending,
-    Sold,
-}
-
-impl From<StatusFilter> for PetStatus {
-    fn from(status: StatusFilter) -> Self {
-        match status {
-            StatusFilter::Available => Self::Available,
-            StatusFilter::Pending => Self::Pending,
-            StatusFilter::Sold => Self::Sold,
-        }
-    }
+/// Returns the parser of a status, as on REST.
+fn status_parser() -> impl TypedValueParser<Value = PetStatus> {
+    PossibleValuesParser::new(["available", "pending", "sold"]).map(|word| {
+        let name = format!("PET_STATUS_{}", word.to_uppercase());
+        PetStatus::from_str_name(&name).unwrap_or_default() // each of the words is the name of one
+    })
 }
 
 pub(crate) fn run(settings: &ExportSettings) -> Result<(), CliError> {
@@ -95,7 +85,7 @@ async fn read(
     pages: &mpsc::Sender<Part>,
     progress: &mut Progress,
 ) -> Result<(), BulkError> {
-    let status = settings.status.map_or(PetStatus::Unspecified, PetStatus::from).into();
+    let status = settings.status.unwrap_or_default().into();
     let mut page_token = String::new();
     let mut bytes = head(format);
     loop {
@@ -109,7 +99,7 @@ async fn read(
         if pages.send(Part::Bytes(std::mem::take(&mut bytes))).await.is_err() {
             return Ok(()); // the writer reports why
         }
-        progress.advance(page.pets.len() as u64, 0);
+        progress.advance(page.pets.len() as u64);
         page_token = page.next_page_token;
         if page_token.is_empty() {
             return Ok(());

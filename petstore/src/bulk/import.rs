@@ -8,6 +8,7 @@ mod records;
 
 use std::{io, path::PathBuf, thread};
 
+use petstore_proto::v1::RejectedLine;
 use serde_json::json;
 use tokio::{sync::mpsc, task::spawn_blocking};
 
@@ -72,7 +73,7 @@ async fn import(settings: &ImportSettings, format: Format) -> Result<(), CliErro
     let ended = tokio::select! {
         ended = work.run(input, format) => ended,
         signal = signals.received() => {
-            let (last_line, import_id) = (work.delivery.last_line(), work.delivery.import_id().to_owned());
+            let (last_line, import_id) = (work.delivery.last_line, work.delivery.import_id.clone());
             Err(BulkError::Ended { signal, last_line, import_id }.into())
         }
     };
@@ -89,12 +90,12 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    async fn run(&mut self, input: Input, format: Format) -> Result<(), CliError> {
+    async fn run(&mut self, mut input: Input, format: Format) -> Result<(), CliError> {
         let begun = self.delivery.position().await?;
         if begun > 0 {
             self.progress.note(&format!("continuing after line {begun}"));
         }
-        let bytes = input.read.clone();
+        input.bytes = self.progress.observe(input.bytes);
         let (chunks, mut read) = mpsc::channel(SEGMENT);
         let strict = self.settings.strict;
         // The thread is not joined, because its wait for standard input cannot be interrupted.
@@ -113,13 +114,13 @@ impl Work<'_> {
             if segment.is_empty() {
                 return Ok(());
             }
-            let delivered = self.delivery.deliver(segment).await?;
-            self.progress.advance(delivered.created, bytes.get());
-            for rejected in &delivered.rejected {
-                self.progress.note(&rejected.to_string());
+            let (created, rejected) = self.delivery.deliver(segment).await?;
+            self.progress.advance(created);
+            for rejected in &rejected {
+                self.progress.note(&note_of(rejected));
                 self.rejected += 1;
                 if self.settings.strict {
-                    let import_id = self.delivery.import_id().to_owned();
+                    let import_id = self.delivery.import_id.clone();
                     return Err(BulkError::Strict { line: rejected.line, import_id }.into());
                 }
             }
@@ -129,17 +130,35 @@ impl Work<'_> {
     fn report(&self) -> Result<(), CliError> {
         let (progress, delivery) = (&self.progress, &self.delivery);
         let report = json!({
-            "importId": delivery.import_id(),
-            "created": progress.pets(),
-            "createdInAll": delivery.created_in_all(),
+            "importId": delivery.import_id,
+            "created": progress.pets,
+            "createdInAll": delivery.created_in_all,
             "rejected": self.rejected,
-            "lastLine": delivery.last_line(),
-            "seconds": progress.elapsed().as_secs_f64(),
+            "lastLine": delivery.last_line,
+            "seconds": progress.began.elapsed().as_secs_f64(),
         });
         self.settings.output.print(&report, |_| progress.summary("imported") + "\n")?;
         match self.rejected {
             0 => Ok(()),
             rejected => Err(BulkError::Rejected(rejected).into()),
         }
+    }
+}
+
+/// Returns the note about a line that is not imported.
+fn note_of(RejectedLine { line, reason, message }: &RejectedLine) -> String {
+    // A message may quote the file, which must not move the cursor or colour the terminal.
+    format!("line {line}: {reason}: {}", message.replace(char::is_control, "\u{fffd}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_from_a_file_cannot_move_the_terminal_cursor() {
+        let message = "\u{1b}[2J name must\nnot".to_owned();
+        let rejected = RejectedLine { line: 3, reason: "VALIDATION_FAILED".to_owned(), message };
+        assert_eq!(note_of(&rejected), "line 3: VALIDATION_FAILED: \u{fffd}[2J name must\u{fffd}not");
     }
 }

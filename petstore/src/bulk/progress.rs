@@ -1,6 +1,6 @@
 //! Progress of an import or export, on a terminal.
 
-use std::time::Duration;
+use std::io::Read;
 
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::time::Instant;
@@ -15,8 +15,8 @@ const SPINNER: &str = "{spinner} {msg}";
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
-    began: Instant,
-    pets: u64,
+    pub(super) began: Instant,
+    pub(super) pets: u64,
 }
 
 impl Progress {
@@ -30,11 +30,16 @@ impl Progress {
         Self { bar, began: Instant::now(), pets: 0 }
     }
 
-    /// Adds pets to the count; `bytes` is the total read so far.
-    pub(crate) fn advance(&mut self, pets: u64, bytes: u64) {
+    /// Returns the input, whose bytes move the bar as they are read.
+    pub(crate) fn observe(&self, input: impl Read + Send + 'static) -> Box<dyn Read + Send> {
+        Box::new(self.bar.wrap_read(input))
+    }
+
+    /// Adds pets to the count.
+    pub(crate) fn advance(&mut self, pets: u64) {
         self.pets += pets;
         self.bar.set_message(format!("{} pets  {}/s", HumanCount(self.pets), HumanCount(self.rate())));
-        if self.bar.length().is_some() { self.bar.set_position(bytes) } else { self.bar.tick() }
+        self.bar.tick();
     }
 
     /// Prints a line above the bar.
@@ -47,23 +52,15 @@ impl Progress {
         self.bar.finish_and_clear();
     }
 
-    pub(crate) fn pets(&self) -> u64 {
-        self.pets
-    }
-
-    pub(crate) fn elapsed(&self) -> Duration {
-        self.began.elapsed()
-    }
-
     /// Returns the rate in pets per second.
-    pub(crate) fn rate(&self) -> u64 {
-        let millis = u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
+    fn rate(&self) -> u64 {
+        let millis = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
         self.pets.saturating_mul(1_000) / millis
     }
 
     /// Returns a sentence about the result.
     pub(crate) fn summary(&self, done: &str) -> String {
-        let (pets, secs) = (HumanCount(self.pets), self.elapsed().as_secs_f64());
+        let (pets, secs) = (HumanCount(self.pets), self.began.elapsed().as_secs_f64());
         format!("{done} {pets} pets in {secs:.1} s ({} a second)", HumanCount(self.rate()))
     }
 }
@@ -88,10 +85,10 @@ mod tests {
     async fn a_summary_counts_pets_with_or_without_a_terminal() {
         for bytes in [None, Some(10)] {
             let mut progress = Progress::new(bytes);
-            progress.advance(1_200, 3);
-            progress.advance(34, 10);
+            progress.advance(1_200);
+            progress.advance(34);
             progress.end();
-            assert_eq!(progress.pets(), 1_234);
+            assert_eq!(progress.pets, 1_234);
             assert!(progress.summary("imported").starts_with("imported 1,234 pets in "));
         }
     }

@@ -1,6 +1,6 @@
 //! `petstore health`: readiness of a process, for the health checks of containers.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::time::Duration;
 
 use axum::{
     body::{Body, to_bytes},
@@ -21,34 +21,22 @@ const MAX_ANSWER: usize = 64 * 1024;
 pub(crate) struct HealthSettings {
     /// URL of the process's admin port
     #[arg(long, env = "PETSTORE_ADMIN_URL", default_value = "http://127.0.0.1:9090", value_name = "URL")]
-    admin_url: AdminUrl,
+    #[arg(value_parser = admin_url)]
+    admin_url: String,
 
     #[command(flatten)]
     output: OutputSettings,
 }
 
-/// URL of the form `http://HOST:PORT`.
-#[derive(Clone, Debug)]
-pub(crate) struct AdminUrl(String);
-
-impl FromStr for AdminUrl {
-    type Err = &'static str;
-
-    fn from_str(written: &str) -> Result<Self, Self::Err> {
-        const RIGHT: &str = "must be the URL of an admin port, such as http://127.0.0.1:9090";
-        let url: Uri = written.parse().map_err(|_| RIGHT)?;
-        let authority = url.authority().filter(|authority| authority.port().is_some()).ok_or(RIGHT)?;
-        let is_plain =
-            url.scheme_str() == Some("http") && matches!(url.path(), "" | "/") && url.query().is_none();
-        let has_user = authority.as_str().contains('@');
-        if is_plain && !has_user { Ok(Self(authority.as_str().to_owned())) } else { Err(RIGHT) }
-    }
-}
-
-impl fmt::Display for AdminUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}", self.0)
-    }
+/// Parses a URL of the form `http://HOST:PORT`.
+fn admin_url(written: &str) -> Result<String, &'static str> {
+    const RIGHT: &str = "must be the URL of an admin port, such as http://127.0.0.1:9090";
+    let url: Uri = written.parse().map_err(|_| RIGHT)?;
+    let authority = url.authority().filter(|authority| authority.port().is_some()).ok_or(RIGHT)?;
+    let is_plain =
+        url.scheme_str() == Some("http") && matches!(url.path(), "" | "/") && url.query().is_none();
+    let has_user = authority.as_str().contains('@');
+    if is_plain && !has_user { Ok(format!("http://{authority}")) } else { Err(RIGHT) }
 }
 
 /// Prints the answer of `/readyz`. Fails if the process is not ready or does not answer.
@@ -56,14 +44,14 @@ pub(crate) fn run(settings: &HealthSettings) -> Result<(), CliError> {
     let url = &settings.admin_url;
     let request = async { timeout(REQUEST_TIMEOUT, readiness(url)).await.ok().flatten() };
     let (is_ready, readiness) =
-        block_on(Box::pin(async { request.await.ok_or_else(|| CliError::AdminPort(url.to_string())) }))?;
+        block_on(Box::pin(async { request.await.ok_or_else(|| CliError::AdminPort(url.clone())) }))?;
     settings.output.print(&readiness, text)?;
     if is_ready { Ok(()) } else { Err(CliError::NotReady) }
 }
 
 /// Returns `true` if the process is ready for requests, and the answer of `/readyz`, which is JSON or else
 /// null. Returns `None` if there is no answer.
-async fn readiness(url: &AdminUrl) -> Option<(bool, Value)> {
+async fn readiness(url: &str) -> Option<(bool, Value)> {
     let http: Client<_, Body> = Client::builder(TokioExecutor::new()).build_http();
     let response = http.get(format!("{url}/readyz").parse().ok()?).await.ok()?;
     let is_ready = response.status() == StatusCode::OK;
@@ -97,10 +85,10 @@ mod tests {
     #[test]
     fn an_admin_url_is_a_plain_host_and_port() {
         for right in ["http://127.0.0.1:9090", "http://[::1]:1/", "http://core.internal:9090"] {
-            assert!(right.parse::<AdminUrl>().is_ok(), "{right}");
+            assert!(admin_url(right).is_ok(), "{right}");
         }
         for wrong in ["127.0.0.1:9090", "https://a:1", "http://a", "http://a:1/x", "http://u:p@a:1", ""] {
-            assert!(wrong.parse::<AdminUrl>().unwrap_err().contains("http://127.0.0.1:9090"), "{wrong}");
+            assert!(admin_url(wrong).unwrap_err().contains("http://127.0.0.1:9090"), "{wrong}");
         }
     }
 }

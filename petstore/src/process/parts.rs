@@ -16,7 +16,7 @@ use petstore_gateway::{
     rate_limit::{
         InProcessLimiter, RateLimiter, RedisLimiter, ResilienceSettings, ResilientLimiter, redis_metrics,
     },
-    server::{self, ConnectionMetrics, ConnectionSlots, Server, ServerLimits, Transport},
+    server::{self, ConnectionMetrics, ConnectionSlots, Server, ServerLimits},
 };
 use petstore_telemetry::metrics::{Collector, Collectors, IntGaugeVec, Sampled, gauges};
 use rustix::fs::{StatVfs, statvfs};
@@ -37,7 +37,7 @@ impl Process {
         let (health, metrics, names) = (self.health.clone(), self.metrics.clone(), self.admin_hosts.clone());
         let app = admin::router(health, metrics, names, at_once);
         let admin = Server {
-            transport: Transport::Plain,
+            certificate: None,
             app: Arc::new(app),
             // The admin port closes last, so everything that it reports has ended.
             limits: ServerLimits { accept_grace: Duration::ZERO, ..self.limits() },
@@ -62,7 +62,7 @@ impl Process {
             });
         }
         let server = Server {
-            transport: Transport::Plain,
+            certificate: None,
             app: Arc::new(RestApp::from(gateway.clone())),
             limits: ServerLimits { idle: settings.keep_alive_timeout, ..self.limits() },
             slots: ConnectionSlots::new(self.connection_limits.rest, self.connection_limits.rest_per_address)
@@ -71,11 +71,11 @@ impl Process {
         };
         self.addresses.http = ports.http.as_ref().map(|port| port.addr);
         self.addresses.https = ports.https.as_ref().map(|(port, _)| port.addr);
-        let http = ports.http.map(|port| ("the REST port", port, Transport::Plain));
-        let https =
-            ports.https.map(|(port, certificate)| ("the HTTPS port", port, Transport::Tls(certificate)));
-        for (name, port, transport) in http.into_iter().chain(https) {
-            let (server, draining) = (Server { transport, ..server.clone() }, self.reached(Phase::Draining));
+        let http = ports.http.map(|port| ("the REST port", port, None));
+        let https = ports.https.map(|(port, certificate)| ("the HTTPS port", port, Some(certificate)));
+        for (name, port, certificate) in http.into_iter().chain(https) {
+            let (server, draining) =
+                (Server { certificate, ..server.clone() }, self.reached(Phase::Draining));
             self.add(name, Phase::ClosingHttp, |end| server::serve(port.listener, server, draining, end));
         }
         self.sources.gateway = Some(gateway.clone());

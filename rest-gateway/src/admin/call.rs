@@ -6,10 +6,9 @@ use std::{
 };
 
 use axum::extract::ConnectInfo;
-use bytes::{Buf, BufMut};
+use bytes::Buf;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION};
 use petstore_api_key::{ApiKey, bearer};
-use prost::Message;
 use prost_reflect::{DynamicMessage, MessageDescriptor, Value};
 use serde_json::Value as Json;
 use tokio::time::timeout;
@@ -17,9 +16,10 @@ use tonic::{
     Request, Status,
     body::Body,
     client::Grpc,
-    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
+    codec::{BufferSettings, Codec, DecodeBuf, Decoder},
     metadata::MetadataMap,
 };
+use tonic_prost::ProstEncoder;
 use tower::{BoxError, Service};
 
 use super::{
@@ -172,27 +172,15 @@ struct DynamicCodec(MessageDescriptor);
 impl Codec for DynamicCodec {
     type Encode = DynamicMessage;
     type Decode = DynamicMessage;
-    type Encoder = DynamicEncoder;
+    type Encoder = ProstEncoder<DynamicMessage>;
     type Decoder = Self;
 
-    fn encoder(&mut self) -> DynamicEncoder {
-        DynamicEncoder
+    fn encoder(&mut self) -> ProstEncoder<DynamicMessage> {
+        ProstEncoder::new(BufferSettings::default())
     }
 
     fn decoder(&mut self) -> Self {
         Self(self.0.clone())
-    }
-}
-
-struct DynamicEncoder;
-
-impl Encoder for DynamicEncoder {
-    type Item = DynamicMessage;
-    type Error = Status;
-
-    fn encode(&mut self, message: DynamicMessage, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        buffer.put(message.encode_to_vec().as_slice());
-        Ok(())
     }
 }
 

@@ -11,7 +11,6 @@
 //! meanwhile.
 
 use std::{
-    fmt,
     pin::pin,
     sync::{
         Arc, Weak,
@@ -52,6 +51,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 pub(super) const PROBE: &str = "/grpc.health.v1.Health/Check";
 
 /// Circuit breaker of one transport to the core. Must be used inside a tokio runtime.
+#[derive(Debug)]
 pub(crate) struct CoreBreaker {
     core: NamedTransport,
     is_open: watch::Sender<bool>,
@@ -216,12 +216,6 @@ async fn probe_until_answered(breaker: Weak<CoreBreaker>) {
     }
     if let Some(breaker) = breaker.upgrade() {
         breaker.is_probed.store(false, Ordering::Release);
-    }
-}
-
-impl fmt::Debug for CoreBreaker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CoreBreaker").field("is_open", &self.is_open()).finish_non_exhaustive()
     }
 }
 

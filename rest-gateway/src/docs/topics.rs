@@ -75,12 +75,7 @@ fn sample_section(name: &str, programs: &[&str; LANGUAGES.len()]) -> String {
              program\"><code>{program}</code></pre>"
         );
     }
-    format!(
-        "<div class=\"sample\"><fieldset class=\"languages\"><legend class=\"unseen\">Language</legend>\
-         {choices}</fieldset>\n{shown}</div>\n\
-         <p class=\"note\">The programs read <code>PETSTORE_URL</code>, the base address that ends with \
-         <code>/v1</code>, and <code>PETSTORE_API_KEY</code> from the environment.</p>\n"
-    )
+    format!(include_str!("assets/sample.html"), choices = choices, shown = shown)
 }
 
 /// Returns the page that shows the changelog. Links are omitted, since they lead to files that are not served
@@ -108,14 +103,7 @@ pub(super) fn plans_table() -> String {
             capitalized(plan.name)
         );
     }
-    let enterprise = capitalized(ENTERPRISE);
-    format!(
-        "<div class=\"scrolls\"><table class=\"facts-table plans\">\
-         <thead><tr><th scope=\"col\">Plan</th><th scope=\"col\">Requests per minute</th>\
-         <th scope=\"col\">Requests per day</th></tr></thead>\n<tbody>\n{rows}\
-         <tr><th scope=\"row\">{enterprise}</th><td>as agreed</td><td>as \
-         agreed</td></tr>\n</tbody></table></div>\n"
-    )
+    format!(include_str!("assets/plans.html"), rows = rows, enterprise = capitalized(ENTERPRISE))
 }
 
 /// Returns the number with commas between thousands.

@@ -17,6 +17,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+use super::KeyError;
 use crate::{client_address::ClientAddress, fair_queue::FairQueue};
 
 /// Number of slots.
@@ -42,10 +43,6 @@ pub(super) enum Purpose {
     /// The key is cached, but stale.
     Refresh,
 }
-
-/// The queue is too long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Overloaded;
 
 /// Makes calls about many digests, with answers of type `T`. All look-ups of a call get clones of its answer.
 pub(super) struct Lookups<T>(Arc<Shared<T>>)
@@ -90,24 +87,24 @@ impl<T: Clone + Send + Sync + 'static> Lookups<T> {
     /// the future is dropped while it is in the queue, the core is not asked about the digest.
     ///
     /// # Errors
-    /// [`Overloaded`] if it is in the queue for longer than [`QUEUE_TIMEOUT`], or the queue is full.
-    pub(super) async fn find(&self, digest: KeyDigest, purpose: Purpose) -> Result<T, Overloaded> {
+    /// [`KeyError::Overloaded`] if it is in the queue for longer than [`QUEUE_TIMEOUT`], or the queue is full.
+    pub(super) async fn find(&self, digest: KeyDigest, purpose: Purpose) -> Result<T, KeyError> {
         let (call, begun) = oneshot::channel();
         if self.0.queue.lock().push(purpose, Queued { digest, call })? {
             tokio::spawn(Gatherer { shared: Arc::clone(&self.0), is_running: true }.run());
         }
         match timeout(QUEUE_TIMEOUT, begun).await {
             Ok(Ok(call)) => Ok(call.await),
-            Ok(Err(_)) | Err(_) => Err(Overloaded), // too late, or the gatherer ended with its runtime
+            Ok(Err(_)) | Err(_) => Err(KeyError::Overloaded), // too late, or the gatherer ended with its runtime
         }
     }
 }
 
 impl<T: Clone> Queue<T> {
     /// Adds a look-up. Returns `true` if the caller has to start a gatherer.
-    fn push(&mut self, purpose: Purpose, queued: Queued<T>) -> Result<bool, Overloaded> {
+    fn push(&mut self, purpose: Purpose, queued: Queued<T>) -> Result<bool, KeyError> {
         if self.refreshes.len() + self.unknown.len() >= MAX_QUEUE {
-            return Err(Overloaded);
+            return Err(KeyError::Overloaded);
         }
         match purpose {
             Purpose::Refresh => self.refreshes.push_back(queued),

@@ -17,7 +17,7 @@ use super::{
     changes::{Changes, Stamp},
     core::{CoreAway, KeyService},
     early_reads::EarlyReads,
-    lookups::{Lookups, Overloaded, Purpose},
+    lookups::{Lookups, Purpose},
     metrics::KeyMetrics,
     single_flight::SingleFlight,
 };
@@ -237,9 +237,7 @@ impl Inner {
     async fn call(&self, digest: KeyDigest, purpose: Purpose) -> Result<Arc<CachedKey>, KeyError> {
         for _ in 0..3 {
             // Again if the core answers with data that it has itself declared stale.
-            let answer = self.lookups.find(digest, purpose).await;
-            let found = answer.map_err(|Overloaded| KeyError::Overloaded)?;
-            let found = found.map_err(|CoreAway| KeyError::CoreAway)?;
+            let found = self.lookups.find(digest, purpose).await?.map_err(|CoreAway| KeyError::CoreAway)?;
             let key = found.keys.get(&digest).cloned().ok_or(KeyError::Unknown)?;
             let Found { revision, history, asked_at, .. } = *found;
             let stamp = Stamp { account_id: key.account_id, revision, history, asked_at };

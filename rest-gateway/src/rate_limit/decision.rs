@@ -120,19 +120,13 @@ impl Decision {
     /// `None` if they admitted it.
     #[must_use]
     pub fn refusal_message(&self) -> Option<String> {
-        match self.outcome {
-            Outcome::Admitted => None,
-            Outcome::RateLimited => Some(format!(
-                "the limit of {} requests per minute is used up; it resets at {}",
-                self.minute.limit,
-                self.minute.resets_at.ceil_to_sec()
-            )),
-            Outcome::QuotaExceeded => Some(format!(
-                "the limit of {} requests per UTC day is used up; it resets at {}",
-                self.day.limit,
-                self.day.resets_at.ceil_to_sec()
-            )),
-        }
+        let (window, name) = match self.outcome {
+            Outcome::Admitted => return None,
+            Outcome::RateLimited => (self.minute, "minute"),
+            Outcome::QuotaExceeded => (self.day, "UTC day"),
+        };
+        let (limit, resets_at) = (window.limit, window.resets_at.ceil_to_sec());
+        Some(format!("the limit of {limit} requests per {name} is used up; it resets at {resets_at}"))
     }
 
     /// Returns the reason why a banned key is refused, for people.

@@ -1,16 +1,21 @@
 //! Certificate of an HTTPS port, and its replacement while the port is served.
 
-use std::{fmt, fs, io, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use petstore_telemetry::metrics::{Collectors, IntGauge, gauge};
 use tokio::{task::spawn_blocking, time::sleep};
 use tokio_rustls::{
     TlsAcceptor,
-    rustls::{self, ServerConfig, crypto::ring, sign::SingleCertAndKey},
+    rustls::{ServerConfig, crypto::ring, sign::SingleCertAndKey},
 };
 
-use crate::tls::{self, PemError};
+use crate::tls;
 
 /// PEM files of a certificate and its private key.
 #[derive(Clone, Debug)]
@@ -41,25 +46,10 @@ struct InUse {
 #[derive(Debug, thiserror::Error)]
 #[error("{fault}")]
 pub struct InvalidCertificate {
-    fault: CertificateFault,
+    /// Name of the file, and its fault.
+    fault: String,
     /// `true` if the fault is in the file of the key.
     pub is_in_key_file: bool,
-}
-
-/// Fault of a file.
-#[derive(Debug, thiserror::Error)]
-enum CertificateFault {
-    #[error("cannot read {}: {}", .0.display(), reason(.1))]
-    Unreadable(PathBuf, #[source] io::Error),
-    #[error("{} {}", .0.display(), .1)]
-    Pem(PathBuf, #[source] PemError),
-    #[error("{} cannot be used: {}", .0.display(), .1)]
-    Unusable(PathBuf, #[source] rustls::Error),
-}
-
-/// Returns the message of the operating system without its number.
-fn reason(error: &io::Error) -> String {
-    error.to_string().split(" (os error").next().unwrap_or_default().to_lowercase()
 }
 
 impl Certificate {
@@ -136,22 +126,16 @@ type Reading = Result<Pair, String>;
 
 impl CertificateFiles {
     fn read(&self) -> Result<Pair, InvalidCertificate> {
-        Ok(Pair {
-            certificate: fs::read(&self.certificate)
-                .map_err(|error| self.blame(false, error, CertificateFault::Unreadable))?,
-            key: fs::read(&self.key)
-                .map_err(|error| self.blame(true, error, CertificateFault::Unreadable))?,
-        })
-    }
-
-    fn blame<E>(
-        &self,
-        is_in_key_file: bool,
-        error: E,
-        fault: fn(PathBuf, E) -> CertificateFault,
-    ) -> InvalidCertificate {
-        let file = if is_in_key_file { &self.key } else { &self.certificate };
-        InvalidCertificate { fault: fault(file.clone(), error), is_in_key_file }
+        let read = |file: &Path, is_in_key_file| {
+            fs::read(file).map_err(|error| {
+                let error = error.to_string();
+                // The message of the operating system without its number.
+                let reason = error.split(" (os error").next().unwrap_or_default().to_lowercase();
+                let fault = format!("cannot read {}: {reason}", file.display());
+                InvalidCertificate { fault, is_in_key_file }
+            })
+        };
+        Ok(Pair { certificate: read(&self.certificate, false)?, key: read(&self.key, true)? })
     }
 }
 
@@ -174,12 +158,18 @@ fn acceptor(
     files: &CertificateFiles,
     expiry: &IntGauge,
 ) -> Result<TlsAcceptor, InvalidCertificate> {
-    let certified = tls::certified_key(&pair.certificate, &pair.key)
-        .map_err(|error| files.blame(error.is_in_key_file(), error, CertificateFault::Pem))?;
+    let certified = tls::certified_key(&pair.certificate, &pair.key).map_err(|error| {
+        let is_in_key_file = error.is_in_key_file();
+        let file = if is_in_key_file { &files.key } else { &files.certificate };
+        InvalidCertificate { fault: format!("{} {error}", file.display()), is_in_key_file }
+    })?;
     let ends = certified.cert.first().and_then(tls::not_after).unwrap_or_default();
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(|error| files.blame(false, error, CertificateFault::Unusable))?
+        .map_err(|error| {
+            let fault = format!("{} cannot be used: {error}", files.certificate.display());
+            InvalidCertificate { fault, is_in_key_file: false }
+        })?
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()]; // the best first (RFC 7301)

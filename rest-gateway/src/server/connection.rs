@@ -13,7 +13,7 @@ use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::server::TlsStream;
 
 use super::{
-    App, ServerLimits, Transport,
+    App, Certificate, ServerLimits,
     activity::{Activity, ObservedStream},
     discard_body::{BodyDiscarder, lingering_close},
     drain::DrainWatch,
@@ -25,7 +25,7 @@ use super::{
 #[derive(Clone, Debug)]
 pub(super) struct Connections {
     app: Arc<dyn App>,
-    transport: Transport,
+    certificate: Option<Certificate>,
     limits: Arc<ServerLimits>,
     http1: http1::Builder,
     discarder: BodyDiscarder,
@@ -35,13 +35,13 @@ pub(super) struct Connections {
 impl Connections {
     pub(super) fn new(
         app: Arc<dyn App>,
-        transport: Transport,
+        certificate: Option<Certificate>,
         limits: ServerLimits,
         drain: DrainWatch,
     ) -> Self {
         let limits = Arc::new(limits);
         let (http1, discarder) = (version_1::builder(&limits), BodyDiscarder::new(Arc::clone(&limits)));
-        Self { app, transport, limits, http1, discarder, drain }
+        Self { app, certificate, limits, http1, discarder, drain }
     }
 
     /// Returns the activity of a new connection.
@@ -73,18 +73,18 @@ impl Connections {
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(self.limits.write_stall));
         let stream = Box::pin(stream);
-        match self.transport {
-            Transport::Plain => self.drive_http1(stream, peer, activity).await,
+        match &self.certificate {
+            None => self.drive_http1(stream, peer, activity).await,
             // In a box, so that connections without TLS do not take the memory that it needs.
-            Transport::Tls(_) => Box::pin(self.drive_tls(stream, peer, activity)).await,
+            Some(certificate) => Box::pin(self.drive_tls(stream, certificate, peer, activity)).await,
         }
     }
 
-    async fn drive_tls<I>(&self, stream: I, peer: SocketAddr, activity: Activity)
+    async fn drive_tls<I>(&self, stream: I, certificate: &Certificate, peer: SocketAddr, activity: Activity)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        match Box::pin(self.tls_handshake(stream)).await {
+        match Box::pin(self.tls_handshake(stream, certificate)).await {
             Ok(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
                 Box::pin(self.drive_http2(stream, peer)).await;
             }
@@ -95,10 +95,11 @@ impl Connections {
 
     /// Performs the handshake. When the server closes, the client has as much time as for its first request,
     /// because it may have begun before.
-    async fn tls_handshake<I: AsyncRead + AsyncWrite + Unpin>(&self, stream: I) -> io::Result<TlsStream<I>> {
-        let Transport::Tls(certificate) = &self.transport else {
-            return Err(io::ErrorKind::Unsupported.into()); // only requested with TLS
-        };
+    async fn tls_handshake<I: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        stream: I,
+        certificate: &Certificate,
+    ) -> io::Result<TlsStream<I>> {
         let over = self.drain.clone().idle_connections_expired(Instant::now(), self.limits.idle_grace);
         tokio::select! {
             shaken = timeout(self.limits.tls_handshake, certificate.acceptor().accept(stream)) => {

@@ -29,16 +29,8 @@ pub struct ConnectionSlots {
 
 type OpenConnections = Mutex<VecDeque<(AbortHandle, Activity)>>;
 
-/// Slot of a connection, until it is dropped.
-#[derive(Debug)]
-pub(super) struct ConnectionSlot {
-    _of_all: Option<OwnedSemaphorePermit>,
-    _of_its_address: Option<CountedConnection>,
-}
-
-/// Error of an address that has its maximum number of connections.
-#[derive(Debug)]
-pub(super) struct TooManyFromAddress;
+/// Slot of a connection, in total and among those of its address, until it is dropped.
+pub(super) type ConnectionSlot = (Option<OwnedSemaphorePermit>, Option<CountedConnection>);
 
 impl ConnectionSlots {
     /// Returns slots for `at_once` connections, of which `of_one_address` may be of one address (IPv6: one
@@ -105,18 +97,10 @@ impl ConnectionSlots {
         }
     }
 
-    /// Assigns a free slot to a connection from this address.
-    pub(super) fn take(
-        &self,
-        free: Option<OwnedSemaphorePermit>,
-        peer: IpAddr,
-    ) -> Result<ConnectionSlot, TooManyFromAddress> {
-        let entry = if self.exempt.trusts(peer) {
-            None
-        } else {
-            Some(self.of_one_address.enter(peer).ok_or(TooManyFromAddress)?)
-        };
-        Ok(ConnectionSlot { _of_all: free, _of_its_address: entry })
+    /// Assigns a free slot to a connection from this address. Returns `None` if the address has its maximum.
+    pub(super) fn take(&self, free: Option<OwnedSemaphorePermit>, peer: IpAddr) -> Option<ConnectionSlot> {
+        let entry = if self.exempt.trusts(peer) { None } else { Some(self.of_one_address.enter(peer)?) };
+        Some((free, entry))
     }
 }
 
@@ -130,7 +114,7 @@ struct AddressCounts {
 
 /// One connection in the counts, until it is dropped.
 #[derive(Debug)]
-struct CountedConnection {
+pub(super) struct CountedConnection {
     counts: AddressCounts,
     address: ClientAddress,
 }
@@ -194,6 +178,6 @@ mod tests {
         }
         taken.truncate(1);
         let of_others = ["192.0.2.2", "192.0.2.2"].map(|peer| slots.take(None, peer.parse().unwrap()));
-        assert!(matches!(of_others, [Ok(_), Err(TooManyFromAddress)]), "{of_others:?}");
+        assert!(matches!(of_others, [Some(_), None]), "{of_others:?}");
     }
 }

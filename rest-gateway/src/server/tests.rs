@@ -50,11 +50,11 @@ struct Running {
 
 impl Running {
     async fn start(app: Router, limits: ServerLimits) -> Self {
-        Self::start_over(Transport::Plain, app, limits, enough()).await
+        Self::start_over(None, app, limits, enough()).await
     }
 
     async fn start_over(
-        transport: Transport,
+        certificate: Option<Certificate>,
         app: Router,
         limits: ServerLimits,
         slots: ConnectionSlots,
@@ -64,7 +64,7 @@ impl Running {
         let ((drain, drained), (stop, stopped)) = (oneshot::channel(), oneshot::channel());
         let (draining, shutdown) = (async { drop(drained.await) }, async { drop(stopped.await) });
         let server =
-            Server { transport, app: Arc::new(app), limits, slots, metrics: ConnectionMetrics::default() };
+            Server { certificate, app: Arc::new(app), limits, slots, metrics: ConnectionMetrics::default() };
         let ended = tokio::spawn(serve(listener, server, Box::pin(draining), Box::pin(shutdown)));
         Self { addr, drain: Some(drain), stop, ended }
     }
@@ -258,7 +258,7 @@ async fn an_answer_says_that_the_connection_closes_if_a_body_cannot_be_discarded
 #[tokio::test]
 async fn a_client_that_never_reads_is_closed() {
     let limits = ServerLimits { write_stall: SHORT_TIMEOUT, ..patient() };
-    let server = Running::start_over(Transport::Plain, app(), limits, ConnectionSlots::new(1, 1)).await;
+    let server = Running::start_over(None, app(), limits, ConnectionSlots::new(1, 1)).await;
     let stalled = server.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n").await;
     // The only slot is free again when the first connection is gone.
     let mut next = server.send(GET_PEER).await;
@@ -269,7 +269,7 @@ async fn a_client_that_never_reads_is_closed() {
 
 #[tokio::test]
 async fn connections_over_the_limit_wait() {
-    let server = Running::start_over(Transport::Plain, app(), patient(), ConnectionSlots::new(1, 9)).await;
+    let server = Running::start_over(None, app(), patient(), ConnectionSlots::new(1, 9)).await;
     let mut first = server.send(GET_PEER).await;
     let first_peer = first.local_addr().unwrap().to_string();
     read_until(&mut first, &first_peer).await;
@@ -285,7 +285,7 @@ async fn slow_clients_block_no_other_client_where_slots_are_reclaimed() {
     let (app, begun, finish) = slow_app();
     let app = app.merge(super::tests::app());
     let slots = ConnectionSlots::new(4, 9).reclaiming();
-    let server = Running::start_over(Transport::Plain, app, patient(), slots).await;
+    let server = Running::start_over(None, app, patient(), slots).await;
     let mut working = server.send(GET_SLOW).await;
     begun.notified().await;
     let mut slow = Vec::new();
@@ -303,7 +303,7 @@ async fn slow_clients_block_no_other_client_where_slots_are_reclaimed() {
 
 #[tokio::test]
 async fn an_address_at_its_connection_limit_gets_no_more() {
-    let server = Running::start_over(Transport::Plain, app(), patient(), ConnectionSlots::new(9, 1)).await;
+    let server = Running::start_over(None, app(), patient(), ConnectionSlots::new(9, 1)).await;
     let mut first = server.send(GET_PEER).await;
     let peer = first.local_addr().unwrap().to_string();
     read_until(&mut first, &peer).await;

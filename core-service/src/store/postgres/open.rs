@@ -102,7 +102,7 @@ pub(in crate::store) async fn for_schema(
 ) -> Result<DatabaseConnection, OpenError> {
     let (encoding, is_read_only) = probe(address).await?;
     if encoding != "UTF8" {
-        return Err(OpenError::NotUtf8 { store: url.clone(), encoding });
+        return Err(OpenError::NotUtf8(url.clone(), encoding));
     }
     if is_read_only {
         return Err(OpenError::ReadOnly(url.clone()));
@@ -133,13 +133,13 @@ async fn probe(address: &PostgresAddress) -> Result<(String, bool), OpenError> {
         return Err(OpenError::LoginRefused { host, user: address.user().to_owned(), cause: said_by(error) });
     }
     if is_unknown_database(&error) {
-        return Err(OpenError::NoDatabase { host, database: address.database().to_owned() });
+        return Err(OpenError::NoDatabase(host, address.database().to_owned()));
     }
-    Err(OpenError::Unreachable { host, cause: said_by(error) })
+    Err(OpenError::Unreachable(host, said_by(error)))
 }
 
 fn no_answer(address: &PostgresAddress, within: Duration) -> OpenError {
-    OpenError::Unreachable { host: address.host(), cause: format!("no answer within {within:?}").into() }
+    OpenError::Unreachable(address.host(), format!("no answer within {within:?}").into())
 }
 
 /// Returns the error message of the server, or of the driver.
@@ -152,5 +152,5 @@ fn said_by(error: sqlx::Error) -> crate::domain::Cause {
 }
 
 pub(in crate::store) fn explain(url: &DatabaseUrl, error: DbErr) -> OpenError {
-    OpenError::Postgres { store: url.clone(), cause: error.into() }
+    OpenError::Other(url.to_string(), error.into())
 }

@@ -55,7 +55,7 @@ async fn finish_opening(
         })
         .await?;
     }
-    let unreadable = |error: io::Error| OpenError::Other { path: path.to_owned(), cause: error.into() };
+    let unreadable = |error: io::Error| OpenError::Other(path.display().to_string(), error.into());
     health.open_file(path).await.map_err(unreadable)?;
     let pet_reads = PetReads::new(reader.clone(), reader.clone(), reader.clone());
     let creates = PetCreates::new(writer.clone(), writer.clone());
@@ -96,13 +96,11 @@ async fn prepare_path(path: &Path, create: bool) -> Result<(), OpenError> {
     }
     fs::create_dir_all(folder_of(path)).await.map_err(|cause| match cause.kind() {
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => not_a_folder(path),
-        _ => OpenError::FolderNotCreated { folder: folder_of(path).to_owned(), cause },
+        _ => OpenError::FolderNotCreated(folder_of(path).to_owned(), cause),
     })?;
     create_file(path).await?;
     for folder in changed {
-        sync(folder)
-            .await
-            .map_err(|cause| OpenError::NotWritable { path: path.to_owned(), cause: cause.into() })?;
+        sync(folder).await.map_err(|cause| OpenError::NotWritable(path.to_owned(), cause.into()))?;
     }
     Ok(())
 }
@@ -113,7 +111,7 @@ async fn create_file(path: &Path) -> Result<(), OpenError> {
     match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).await {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()), // another process was faster
-        Err(error) => Err(OpenError::NotWritable { path: path.to_owned(), cause: error.into() }),
+        Err(error) => Err(OpenError::NotWritable(path.to_owned(), error.into())),
     }
 }
 
@@ -129,7 +127,7 @@ async fn sync(folder: &Path) -> io::Result<()> {
 
 fn not_a_folder(path: &Path) -> OpenError {
     let part = path.ancestors().skip(1).find(|part| part.exists()).unwrap_or(path).to_owned();
-    OpenError::NotAFolder { path: path.to_owned(), part }
+    OpenError::NotAFolder(path.to_owned(), part)
 }
 
 /// Writes something, and rolls it back. Taking the lock would not prove it: on a read-only file SQLite begins
@@ -164,10 +162,10 @@ async fn quick_check(path: &Path, writer: &DatabaseConnection) -> Result<(), Ope
     let finding = rows.first().map(|row| row.try_get_by_index::<String>(0)).transpose();
     match finding.map_err(|error| explain(path, error))?.as_deref() {
         Some("ok") => Ok(()),
-        finding => Err(OpenError::Corrupt {
-            path: path.to_owned(),
-            cause: finding.unwrap_or("quick_check found nothing to say").into(),
-        }),
+        finding => {
+            let cause = finding.unwrap_or("quick_check found nothing to say");
+            Err(OpenError::Corrupt(path.to_owned(), cause.into()))
+        }
     }
 }
 
@@ -199,16 +197,16 @@ fn explain(path: &Path, error: DbErr) -> OpenError {
     let path = path.to_owned();
     if fault::is_slow_connection(&error) {
         let cause = "it takes too long: the disk is busy, or another process has locked the file";
-        return OpenError::Other { path, cause: cause.into() };
+        return OpenError::Other(path.display().to_string(), cause.into());
     }
     if fault::is_locked(&error) {
-        OpenError::Busy { path, cause: error.into() }
+        OpenError::Busy(path, error.into())
     } else if fault::is_not_permitted(&error) {
-        OpenError::NotWritable { path, cause: error.into() }
+        OpenError::NotWritable(path, error.into())
     } else if fault::is_no_database(&error) {
-        OpenError::Corrupt { path, cause: error.into() }
+        OpenError::Corrupt(path, error.into())
     } else {
-        OpenError::Other { path, cause: error.into() }
+        OpenError::Other(path.display().to_string(), error.into())
     }
 }
 

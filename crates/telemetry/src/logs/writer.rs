@@ -159,7 +159,7 @@ mod tests {
 
     impl Write for Sink {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.waiting.lock().unwrap().write(bytes)
+            self.0.lock().write(bytes)
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -178,11 +178,11 @@ mod tests {
             expected.extend(line.into_bytes());
             if number % 100 == 0 {
                 writer.flush();
-                assert_eq!(*sink.0.lock().unwrap(), expected);
+                assert_eq!(*sink.0.lock(), expected);
             }
         }
         writer.flush();
-        assert_eq!(*sink.0.lock().unwrap(), expected);
+        assert_eq!(*sink.0.lock(), expected);
         assert_eq!(writer.dropped(), 0);
     }
 
@@ -191,7 +191,7 @@ mod tests {
         const LINES: usize = MAX_WAITING / 1_024;
         let sink = Sink::default();
         let writer = LogWriter::new(sink.clone());
-        let blocked = sink.0.lock().unwrap();
+        let blocked = sink.0.lock();
         let start = Instant::now();
         for _ in 0..3 * LINES {
             (&writer).write_all(&[b'x'; 1_024]).unwrap();
@@ -203,7 +203,7 @@ mod tests {
         assert!(start.elapsed() < 10 * FLUSH_TIMEOUT, "{:?}", start.elapsed());
         drop(blocked);
         writer.flush();
-        let written = sink.0.lock().unwrap().len() / 1_024;
+        let written = sink.0.lock().len() / 1_024;
         assert_eq!(written as u64 + dropped, 3 * LINES as u64);
     }
 

@@ -1,9 +1,6 @@
 //! Cuts a file into chunks, each of which takes effect as a whole.
 
-use std::{
-    fmt::{self, Write as _},
-    mem,
-};
+use std::mem;
 
 use petstore_gateway::bulk::RowError;
 use petstore_proto::v1::{ImportLine, RejectedLine};
@@ -18,37 +15,13 @@ const MAX_LINES: usize = 1_000;
 /// continue from even if no line can be imported.
 const MAX_SPAN: i64 = 10_000;
 
-/// Line that is not imported, and the reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Rejected {
-    pub(crate) line: i64,
-    pub(crate) reason: String,
-    pub(crate) message: String,
-}
-
-impl fmt::Display for Rejected {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}: ", self.line, self.reason)?;
-        // A message may quote the file, which must not move the cursor or colour the terminal.
-        self.message
-            .chars()
-            .try_for_each(|char| f.write_char(if char.is_control() { '\u{fffd}' } else { char }))
-    }
-}
-
-impl From<RejectedLine> for Rejected {
-    fn from(line: RejectedLine) -> Self {
-        Self { line: line.line, reason: line.reason, message: line.message }
-    }
-}
-
 /// Lines of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Chunk {
     /// Lines with a pet.
     pub(crate) lines: Vec<ImportLine>,
     /// Lines without a pet.
-    pub(crate) rejected: Vec<Rejected>,
+    pub(crate) rejected: Vec<RejectedLine>,
     /// Number of the last line that is in this chunk or one before.
     pub(crate) last_line: i64,
 }
@@ -90,7 +63,7 @@ impl Chunks {
             match pet {
                 Ok(pet) => chunk.lines.push(ImportLine { line, pet: Some(pet) }),
                 Err(RowError { reason, message }) => {
-                    chunk.rejected.push(Rejected { line, reason: reason.to_owned(), message });
+                    chunk.rejected.push(RejectedLine { line, reason: reason.to_owned(), message });
                     if self.strict {
                         chunk.last_line = line - 1;
                         self.is_over = true;
@@ -101,17 +74,5 @@ impl Chunks {
         }
         chunk.last_line = self.records.last_line();
         Ok((chunk.last_line > first).then_some(chunk))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_from_a_file_cannot_move_the_terminal_cursor() {
-        let message = "\u{1b}[2J name must\nnot".to_owned();
-        let rejected = Rejected { line: 3, reason: "VALIDATION_FAILED".to_owned(), message };
-        assert_eq!(rejected.to_string(), "line 3: VALIDATION_FAILED: \u{fffd}[2J name must\u{fffd}not");
     }
 }

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use futures_util::stream;
 use petstore_gateway::core_client::{CoreTransport, failure_text};
-use petstore_proto::v1::{ImportPetsRequest, ImportPetsResponse, pet_store_client::PetStoreClient};
+use petstore_proto::v1::{
+    ImportPetsRequest, ImportPetsResponse, RejectedLine, pet_store_client::PetStoreClient,
+};
 use tokio::time::{self, Instant};
 use tonic::{Code, Request, Status};
 
-use super::chunks::{Chunk, Rejected};
+use super::chunks::Chunk;
 use crate::error::BulkError;
 
 /// Maximum number of chunks in one call; the core's answer can name that many lines.
@@ -20,41 +22,21 @@ const RETRY_TIMEOUT: Duration = Duration::from_mins(1);
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
 
-/// Outcome of some chunks.
-#[derive(Debug)]
-pub(crate) struct Delivered {
-    pub(crate) created: u64,
-    /// Rejected lines, in ascending order.
-    pub(crate) rejected: Vec<Rejected>,
-}
-
 /// Import in progress.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     client: PetStoreClient<CoreTransport>,
-    import_id: String,
+    pub(super) import_id: String,
     strict: bool,
-    last_line: i64,
-    created_in_all: i64,
+    /// Line up to which everything is imported durably.
+    pub(super) last_line: i64,
+    /// Number of pets that the import has added, in this run and earlier ones.
+    pub(super) created_in_all: i64,
 }
 
 impl Delivery {
     pub(crate) fn new(client: PetStoreClient<CoreTransport>, import_id: &str, strict: bool) -> Self {
         Self { client, import_id: import_id.to_owned(), strict, last_line: 0, created_in_all: 0 }
-    }
-
-    pub(crate) fn import_id(&self) -> &str {
-        &self.import_id
-    }
-
-    /// Returns the line up to which everything is imported durably.
-    pub(crate) fn last_line(&self) -> i64 {
-        self.last_line
-    }
-
-    /// Returns the number of pets that the import has added, in this run and earlier ones.
-    pub(crate) fn created_in_all(&self) -> i64 {
-        self.created_in_all
     }
 
     /// Returns the line up to which earlier runs have imported. If the core is unreachable, this fails at
@@ -65,8 +47,12 @@ impl Delivery {
         Ok(self.last_line)
     }
 
-    /// Sends chunks until the core has them. The core does not add a line twice.
-    pub(crate) async fn deliver(&mut self, chunks: Vec<Chunk>) -> Result<Delivered, BulkError> {
+    /// Sends chunks until the core has them. The core does not add a line twice. Returns the number of pets
+    /// added, and the rejected lines in ascending order.
+    pub(crate) async fn deliver(
+        &mut self,
+        chunks: Vec<Chunk>,
+    ) -> Result<(u64, Vec<RejectedLine>), BulkError> {
         let mut rejected = Vec::new();
         let messages: Vec<_> = chunks
             .into_iter()
@@ -78,12 +64,12 @@ impl Delivery {
             .collect();
         let before = self.created_in_all;
         let answer = self.call(&messages, RETRY_TIMEOUT).await?;
-        rejected.extend(answer.rejected_lines.into_iter().map(Rejected::from));
+        rejected.extend(answer.rejected_lines);
         rejected.sort_by_key(|rejected| rejected.line);
         // The answer's own count is too low if the answer to an earlier call was lost after it had added
         // some.
         let created = u64::try_from(self.created_in_all - before).unwrap_or_default();
-        Ok(Delivered { created, rejected })
+        Ok((created, rejected))
     }
 
     async fn call(

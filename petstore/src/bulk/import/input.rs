@@ -6,10 +6,6 @@ use std::{
     fs::File,
     io::{self, BufRead, BufReader, Read, Seek},
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
 };
 
 use flate2::bufread::MultiGzDecoder;
@@ -25,13 +21,12 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// Input of an import.
 pub(crate) struct Input {
-    bytes: Box<dyn Read + Send>,
+    /// Bytes as they are stored.
+    pub(crate) bytes: Box<dyn Read + Send>,
     pub(crate) file: PathBuf,
     pub(crate) import_id: String,
     /// Size in bytes, as stored (compressed, if it is).
     pub(crate) size: Option<u64>,
-    /// Number of these bytes that have been read.
-    pub(crate) read: Count,
 }
 
 impl Input {
@@ -39,7 +34,6 @@ impl Input {
     /// twice.
     pub(crate) fn open(file: &Path, import_id: Option<&str>) -> Result<Self, BulkError> {
         let failed = |source| BulkError::Read { file: file.to_owned(), source };
-        let read = Count::default();
         let (bytes, import_id, size): (Box<dyn Read + Send>, _, _) = if is_standard(file) {
             (Box::new(io::stdin()), import_id.map_or_else(new_id, str::to_owned), None)
         } else {
@@ -52,12 +46,12 @@ impl Input {
             };
             (Box::new(open), import_id, metadata.is_file().then_some(metadata.len()))
         };
-        Ok(Self { bytes, file: file.to_owned(), import_id, size, read })
+        Ok(Self { bytes, file: file.to_owned(), import_id, size })
     }
 
     /// Returns the decompressed text. Waits for the first bytes.
     pub(crate) fn text(self) -> io::Result<Box<dyn BufRead + Send>> {
-        let mut bytes = BufReader::with_capacity(BUFFER, Counted { bytes: self.bytes, count: self.read });
+        let mut bytes = BufReader::with_capacity(BUFFER, self.bytes);
         if bytes.fill_buf()?.starts_with(&GZIP) {
             Ok(Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(bytes))))
         } else {
@@ -84,29 +78,6 @@ fn content_id(file: &mut File) -> io::Result<String> {
         let _ = write!(id, "{byte:02x}"); // cannot fail: the target is a String
         id
     }))
-}
-
-/// Counter of bytes. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Count(Arc<AtomicU64>);
-
-impl Count {
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-struct Counted<R> {
-    bytes: R,
-    count: Count,
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.bytes.read(buffer)?;
-        self.count.0.fetch_add(read as u64, Ordering::Relaxed);
-        Ok(read)
-    }
 }
 
 /// Maximum number of bytes in a line, which is that of a request body (docs/contract.md, 7.3).

@@ -50,7 +50,7 @@ impl LookupsUnderTest {
     }
 
     /// Starts `calls` calls, each about one digest, none of which is answered.
-    async fn occupied(&self, calls: u32) -> Vec<BoxFuture<'_, Result<usize, Overloaded>>> {
+    async fn occupied(&self, calls: u32) -> Vec<BoxFuture<'_, Result<usize, KeyError>>> {
         self.held.send_replace(true);
         let mut waiting = Vec::new();
         for number in 0..calls {
@@ -168,7 +168,7 @@ async fn a_lookup_that_waits_too_long_is_refused() {
     let start = Instant::now();
     waiting.push(tested.lookups.find(digest(1), unknown(1)).boxed());
     let (refused, at, _) = select_all(waiting).await;
-    assert_eq!((refused, at), (Err(Overloaded), 16));
+    assert_eq!((refused, at), (Err(KeyError::Overloaded), 16));
     assert!(start.elapsed() >= QUEUE_TIMEOUT);
 }
 
@@ -180,8 +180,8 @@ async fn the_number_of_waiting_lookups_is_bounded() {
     for number in 0..100_000 {
         assert_eq!(queue.push(unknown(number), queued()), Ok(false));
     }
-    assert_eq!(queue.push(unknown(1), queued()), Err(Overloaded));
-    assert_eq!(queue.push(Purpose::Refresh, queued()), Err(Overloaded));
+    assert_eq!(queue.push(unknown(1), queued()), Err(KeyError::Overloaded));
+    assert_eq!(queue.push(Purpose::Refresh, queued()), Err(KeyError::Overloaded));
     assert!(queue.gather().is_empty(), "nobody waits for these any more");
     assert_eq!(queue.push(unknown(1), queued()), Ok(false));
 }

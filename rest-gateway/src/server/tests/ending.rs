@@ -138,7 +138,7 @@ async fn a_request_in_flight_is_finished_at_shutdown() {
 #[tokio::test]
 async fn clients_that_wait_for_a_slot_at_shutdown_are_answered() {
     let slots = ConnectionSlots::new(2, 99);
-    let server = Running::start_over(Transport::Plain, app(), patient(), slots).await;
+    let server = Running::start_over(None, app(), patient(), slots).await;
     let mut open = [server.send(GET_PEER).await, server.send(GET_PEER).await];
     for stream in &mut open {
         let peer = stream.local_addr().unwrap().to_string();

@@ -35,7 +35,7 @@ impl Secured {
             generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
         std::fs::write(&files.certificate, cert.pem()).unwrap();
         std::fs::write(&files.key, signing_key.serialize_pem()).unwrap();
-        let transport = Transport::Tls(Certificate::read(files).unwrap());
+        let certificate = Some(Certificate::read(files).unwrap());
 
         let mut roots = RootCertStore::empty();
         roots.add(cert.der().clone()).unwrap();
@@ -45,7 +45,7 @@ impl Secured {
             .with_root_certificates(roots)
             .with_no_client_auth();
         config.alpn_protocols = vec![b"h2".to_vec()];
-        let server = Running::start_over(transport, app(), limits, enough()).await;
+        let server = Running::start_over(certificate, app(), limits, enough()).await;
         Self { server, connector: TlsConnector::from(Arc::new(config)) }
     }
 
