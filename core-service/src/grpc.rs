@@ -50,6 +50,31 @@ use limits::LIMITS;
 use methods::Method;
 pub use server::{GrpcServerLimits, serve};
 
+/// Parses a pet to add, and returns it as it is answered, but without an identifier.
+///
+/// # Errors
+///
+/// If it is refused.
+#[cfg(feature = "fuzzing")]
+pub fn fuzz_pet(
+    pet: petstore_proto::v1::NewPet,
+) -> Result<petstore_proto::v1::Pet, crate::domain::PetStoreError> {
+    let pet = convert::new_pet(Some(pet))?;
+    Ok(convert::pet(pet.with_id(crate::domain::PetId(0))))
+}
+
+/// Parses the request for a page of pets.
+///
+/// # Errors
+///
+/// If it is refused.
+#[cfg(feature = "fuzzing")]
+pub fn fuzz_list(
+    request: &petstore_proto::v1::ListPetsRequest,
+) -> Result<crate::domain::ListPets, crate::domain::PetStoreError> {
+    convert::list_pets(request)
+}
+
 /// The public and the internal services for a client in the same process: the same code, the same answers,
 /// without a socket.
 pub type InMemory = MapErr<Routes, fn(Infallible) -> BoxError>;

@@ -21,6 +21,11 @@ use std::{ffi::OsString, process::ExitCode};
 use clap::{CommandFactory, Parser};
 use petstore_telemetry::logs;
 
+#[cfg(feature = "fuzzing")]
+pub use crate::bulk::{
+    export::fuzz_export,
+    import::{FuzzedChunk, fuzz_import},
+};
 use crate::{
     bulk::{export, import},
     cli::{Cli, Verb},

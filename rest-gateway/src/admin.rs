@@ -84,6 +84,19 @@ pub(crate) fn api(state: Arc<AdminState>) -> Router {
         .with_state(state)
 }
 
+/// Returns each method of the admin API with the request that query and body describe, or all faults.
+#[cfg(feature = "fuzzing")]
+#[must_use]
+pub fn fuzz_requests(query: &str, body: &[u8]) -> Vec<(String, Result<DynamicMessage, String>)> {
+    static BINDINGS: std::sync::LazyLock<Vec<(AdminMethod, Binding)>> =
+        std::sync::LazyLock::new(method::bindings);
+    let read = |(method, binding): &(AdminMethod, Binding)| {
+        let request = binding.message(method, &[], query, body);
+        (method.name().to_owned(), request.map_err(|error| error.to_string()))
+    };
+    BINDINGS.iter().map(read).collect()
+}
+
 /// Answers methods that have no handler with 405.
 fn refuse_others(handlers: MethodRouter<Arc<AdminState>>, allow: String) -> MethodRouter<Arc<AdminState>> {
     handlers.fallback(async move || AdminError::from(ApiError::MethodNotAllowed { allow }))

@@ -35,3 +35,8 @@ pub use error::error_response;
 pub use gateway::{Gateway, GatewayOptions, GatewayReadiness, PartState};
 pub use openapi::document as openapi;
 pub use routes::RestApp;
+#[cfg(feature = "fuzzing")]
+pub use {
+    admin::fuzz_requests,
+    routes::{FuzzedQuery, fuzz_creation_key, fuzz_query},
+};

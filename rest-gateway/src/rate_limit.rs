@@ -22,6 +22,8 @@ use petstore_clock::UnixMillis;
 pub use petstore_plans::Quota;
 
 pub(crate) use self::decision::put_number;
+#[cfg(feature = "fuzzing")]
+pub use self::redis::fuzz_reply;
 pub(crate) use self::windows::{DAY, MINUTE};
 pub use self::{
     decision::{BanCause, BanPeriod, Decision, LimitStatus, Outcome, Scope, Strikes},

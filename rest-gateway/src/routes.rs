@@ -126,5 +126,28 @@ async fn get_usage(
     Ok(json_response(StatusCode::OK, usage_body(caller.plan, &limit_status, &days)))
 }
 
+/// Limit, status and cursor of a list, each with its value or its fault.
+#[cfg(feature = "fuzzing")]
+pub type FuzzedQuery = (
+    Result<Option<u8>, String>,
+    Result<Option<petstore_proto::v1::PetStatus>, String>,
+    Result<Option<String>, String>,
+);
+
+/// Parses the query of a list.
+#[cfg(feature = "fuzzing")]
+pub fn fuzz_query(query: &str) -> FuzzedQuery {
+    let paging::Query { limit, status, cursor } = paging::Query::parse(query);
+    (limit, status, cursor.map(|cursor| cursor.map(String::from)))
+}
+
+/// Returns the name of a creation by the account, or `None` if `Idempotency-Key` is refused.
+#[cfg(feature = "fuzzing")]
+#[must_use]
+pub fn fuzz_creation_key(headers: &http::HeaderMap, account_id: i64) -> Option<String> {
+    let key = creation_key::CreationKey::from_headers(headers, account_id, &petstore_clock::Clock::system());
+    Some(key.ok()?.as_str().to_owned())
+}
+
 #[cfg(test)]
 mod tests;

@@ -201,6 +201,23 @@ impl PageTokens {
     }
 }
 
+/// Returns the token of an operators' list that follows the row at the position, and the position that is
+/// read from the other token.
+///
+/// # Errors
+///
+/// If the other token is not one of the list with these filters.
+#[cfg(feature = "fuzzing")]
+pub fn fuzz_page_token<'a>(
+    list: char,
+    filters: &str,
+    position: &str,
+    token: &'a str,
+) -> (String, Result<Option<&'a str>, Violation>) {
+    let tokens = PageTokens::new(list, &filters);
+    (tokens.token(position), tokens.position(token))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -58,6 +58,38 @@ pub(crate) fn run(settings: &ImportSettings) -> Result<(), CliError> {
     block_on(Box::pin(import(settings, format)))
 }
 
+/// Message to the core, and the lines before its end that are left out, with the reasons.
+#[cfg(feature = "fuzzing")]
+pub type FuzzedChunk = (petstore_proto::v1::ImportPetsRequest, Vec<(i64, String)>);
+
+/// Returns the messages to the core that import the file after the line `done`.
+///
+/// # Errors
+///
+/// If the file cannot be imported.
+#[cfg(feature = "fuzzing")]
+pub fn fuzz_import(file: Vec<u8>, is_csv: bool, done: i64) -> Result<Vec<FuzzedChunk>, String> {
+    let input = Input {
+        bytes: Box::new(io::Cursor::new(file)),
+        file: PathBuf::new(),
+        import_id: "fuzz".to_owned(),
+        size: None,
+    };
+    let format = if is_csv { Format::Csv } else { Format::Ndjson };
+    let records = Records::open(input, format, done).map_err(|error| error.to_string())?;
+    let (sender, mut chunks) = mpsc::channel(1 << 16); // more than a file of a few MiB has
+    Chunks::new(records, false).send_to(&sender);
+    drop(sender);
+    let mut messages = Vec::new();
+    while let Some(chunk) = chunks.blocking_recv() {
+        let chunks::Chunk { lines, rejected, last_line } = chunk.map_err(|error| error.to_string())?;
+        let rejected = rejected.into_iter().map(|line| (line.line, format!("{}: {}", line.reason, line.message))).collect();
+        let message = petstore_proto::v1::ImportPetsRequest { lines, last_line, ..Default::default() };
+        messages.push((message, rejected));
+    }
+    Ok(messages)
+}
+
 async fn import(settings: &ImportSettings, format: Format) -> Result<(), CliError> {
     let mut signals = Signals::listen().map_err(ProcessError::Runtime)?;
     let core = settings.target.connect().await?;

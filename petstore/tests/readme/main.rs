@@ -36,17 +36,11 @@ fn paths(folder: &str) -> Vec<String> {
     paths
 }
 
-/// Returns the files under a folder of the repository, with their text. Pictures are left out.
+/// Returns the files under a folder of the repository, with their text. Files that are not UTF-8, such as
+/// pictures, are left out.
 fn files(folder: &str) -> Vec<(String, String)> {
-    let is_picture = |path: &String| Path::new(path).extension().is_some_and(|extension| extension == "png");
-    paths(folder)
-        .into_iter()
-        .filter(|path| !is_picture(path))
-        .map(|path| {
-            let text = read(&path);
-            (path, text)
-        })
-        .collect()
+    let text = |path: String| fs::read_to_string(Path::new(ROOT).join(&path)).ok().map(|text| (path, text));
+    paths(folder).into_iter().filter_map(text).collect()
 }
 
 /// Returns every page for people: in the root, in `deploy` and below `docs`.

@@ -137,12 +137,13 @@ fn the_code_cites_sections_of_the_contract_that_exist() {
 }
 
 /// Folders with tests that pages may name.
-const TESTED: [&str; 6] = [
+const TESTED: [&str; 7] = [
     "core-service/src",
     "migrations/src",
     "petstore/src",
     "petstore/tests/it",
     "rest-gateway/src",
+    "testing/fuzz/src",
     "testing/testkit/src",
 ];
 

@@ -8,7 +8,7 @@ use std::{
 use crate::files;
 
 /// Crates, whose code is in `src` below.
-pub(crate) const CRATES: [&str; 11] = [
+pub(crate) const CRATES: [&str; 12] = [
     "core-service",
     "crates/api-key",
     "crates/clock",
@@ -17,6 +17,7 @@ pub(crate) const CRATES: [&str; 11] = [
     "migrations",
     "petstore",
     "rest-gateway",
+    "testing/fuzz",
     "testing/open-loop",
     "testing/servers",
     "testing/testkit",

@@ -83,9 +83,7 @@ pub(crate) fn new_pet(body: &[u8]) -> Result<NewPet, ApiError> {
     let status = member(&members, "status", |value| text(value).map(|word| parse_status(&word)));
     collect(
         member(&members, "name", text),
-        // The numbers that both JSON's grammar and Rust's for i64 allow are exactly the whole numbers without
-        // fraction or exponent.
-        member(&members, "categoryId", |value| value.get().parse().ok()),
+        member(&members, "categoryId", |value| value.get().parse().ok()), // as `whole_number`
         status,
     )
 }
@@ -95,7 +93,7 @@ pub(crate) fn new_pet_from_cells(cells: [Option<&str>; MEMBERS.len()]) -> Result
     let [name, category_id, status] = cells.map(|cell| cell.filter(|cell| !cell.is_empty()));
     collect(
         Ok(name.map(str::to_owned)),
-        category_id.map(|written| written.parse().map_err(|_| rule("categoryId"))).transpose(),
+        category_id.map(|written| whole_number(written).ok_or_else(|| rule("categoryId"))).transpose(),
         Ok(status.map(parse_status)),
     )
 }
@@ -148,6 +146,13 @@ fn rule(member: &str) -> String {
 
 fn text(value: &RawValue) -> Option<String> {
     serde_json::from_str(value.get()).ok().map(|Text(text)| text.into_owned())
+}
+
+/// Parses a whole number without fraction, exponent, plus sign and leading zeros. These are the numbers that
+/// both JSON's grammar and Rust's for `i64` allow.
+fn whole_number(cell: &str) -> Option<i64> {
+    serde_json::from_str::<&RawValue>(cell).ok()?;
+    cell.parse().ok()
 }
 
 fn parse_status(word: &str) -> i32 {

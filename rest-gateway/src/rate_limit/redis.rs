@@ -23,6 +23,8 @@ use petstore_telemetry::traces::{KeyValue, Span, SpanDescription, SpanKind};
 use redis::Value;
 use tokio::time::timeout;
 
+#[cfg(feature = "fuzzing")]
+pub use self::reply::fuzz_reply;
 pub(super) use self::shards::Shard;
 pub use self::{connection::RedisDeadlines, error::RedisCallError, url::RedisUrl};
 use self::{shards::Shards, step::Step};

@@ -105,7 +105,9 @@ fn cells_become_members_by_column_name_and_empty_ones_are_left_out() {
     for empty in [&[][..], &["", ""]] {
         assert_eq!(said(empty), refusal("{}"));
     }
-    assert_eq!(said(&["Rex", "1.0"]), refusal(r#"{"name":"Rex","categoryId":1.0}"#));
+    for given in [&["Rex", "1.0"], &["Rex", "+7"], &["Rex", "007"], &["Rex", " 7"]] {
+        assert_eq!(said(given), refusal(r#"{"name":"Rex","categoryId":1.0}"#), "{given:?}");
+    }
 }
 
 proptest! {

@@ -26,6 +26,26 @@ pub(super) fn parse(
     Ok(answers.zip(steps).map(|(answer, step)| one(now, answer, step.quota)).collect())
 }
 
+/// Returns the status of the limits in each reply to a call, as Redis sends it, or `None` if it is refused.
+#[cfg(feature = "fuzzing")]
+#[must_use]
+pub fn fuzz_reply(
+    reply: &[u8],
+    steps: usize,
+    quota: Quota,
+) -> Option<Vec<Option<crate::rate_limit::LimitStatus>>> {
+    let value = redis::parse_redis_value(reply).and_then(Value::extract_error).ok()?;
+    let step = |_| Step::take("", &crate::rate_limit::LimitKey::Account(1), quota, UnixMillis(0));
+    let status = |reply| match reply {
+        Reply::Decision(decision) => {
+            crate::rate_limit::LimitStatus { decision, refused_until: None, strikes: None }
+        }
+        Reply::Kept(record, now) => crate::rate_limit::policy::inspect(record, quota, UnixMillis(0), now),
+    };
+    let replies = parse(value, &(0..steps).map(step).collect::<Vec<_>>()).ok()?;
+    Some(replies.into_iter().map(|reply| reply.ok().map(status)).collect())
+}
+
 fn one(now: UnixMillis, answer: Value, quota: Quota) -> Result<Reply, RedisCallError> {
     let Value::BulkString(answer) = answer else { return Err(RedisCallError::Protocol) };
     match answer.split_first() {

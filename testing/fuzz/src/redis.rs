@@ -1,0 +1,28 @@
+//! Target of replies of Redis: bytes of its protocol (RESP).
+
+use petstore_core::domain::Quota;
+use petstore_gateway::rate_limit::{Decision, LimitStatus, Outcome, fuzz_reply};
+
+const QUOTA: Quota = Quota { per_minute: 60, per_day: 1_000 };
+
+/// A reply has an answer for each step or is refused, and what clients are shown of an answer is within its
+/// limits.
+pub(crate) fn redis_reply(input: &[u8]) {
+    for steps in 0..=3 {
+        let Some(replies) = fuzz_reply(input, steps, QUOTA) else { continue };
+        assert_eq!(replies.len(), steps);
+        for LimitStatus { decision, refused_until, strikes } in replies.into_iter().flatten() {
+            let Decision { outcome, now, minute, day, is_strike, struck_out_at, .. } = decision;
+            assert_eq!((minute.limit, day.limit), (QUOTA.per_minute, QUOTA.per_day));
+            assert!(minute.remaining <= minute.limit && day.remaining <= day.limit);
+            assert!([minute, day].contains(&decision.shown()));
+            let is_refused = outcome != Outcome::Admitted;
+            assert_eq!(decision.retry_after_secs().is_some_and(|secs| secs > 0), is_refused);
+            assert_eq!(decision.refusal_message().is_some_and(|text| !text.is_empty()), is_refused);
+            assert!(!is_strike || is_refused, "an admitted strike");
+            assert!(is_strike || struck_out_at.is_none(), "struck out without a strike");
+            assert!(refused_until.is_none_or(|until| until > now));
+            assert!(strikes.is_none_or(|strikes| strikes.count > 0 && strikes.resets_at > now));
+        }
+    }
+}
