@@ -87,7 +87,7 @@ fn chain(cause: &(dyn Error + 'static)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{NewPet, OrderId, OrderStatus, PetId, PetStatus, RawPet, Violations};
+    use crate::domain::{Batch, NewPet, OrderId, OrderStatus, PetId, PetStatus, RawPet, Violations};
 
     fn violations() -> Violations {
         Violations::from(PetStatus::UNKNOWN)
@@ -148,5 +148,31 @@ mod tests {
                 ("categoryId".to_owned(), "is required".to_owned())
             ]
         );
+    }
+
+    #[test]
+    fn a_refused_batch_names_every_field_with_its_index() {
+        let pets = ["Rex", "", "Tom"].map(|name| NewPet::parse(RawPet::named(name)));
+        let status = to_status("BatchCreatePets", None, &Batch::parse(pets.into_iter()).unwrap_err());
+        let violations = status.get_error_details().bad_request().unwrap().field_violations.clone();
+        let fields: Vec<_> = violations.iter().map(|violation| violation.field.as_str()).collect();
+        assert_eq!(fields, ["requests[1].name"]);
+    }
+
+    #[test]
+    fn an_operator_who_guessed_too_often_learns_when_to_return() {
+        let retry_after = Duration::from_secs(7);
+        let status = to_status("Test", None, &PetStoreError::TooManyAttempts { retry_after });
+        assert_eq!(status.get_error_details().retry_info().unwrap().retry_delay, Some(retry_after));
+    }
+
+    #[test]
+    fn a_cause_is_logged_with_its_sources_and_each_text_once() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("{0}")]
+        struct Layer(&'static str, #[source] std::io::Error);
+        let refused = || std::io::Error::other("refused");
+        assert_eq!(chain(&Layer("cannot connect", refused())), "cannot connect: refused");
+        assert_eq!(chain(&Layer("the server refused it", refused())), "the server refused it");
     }
 }

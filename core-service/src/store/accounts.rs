@@ -3,7 +3,7 @@
 use futures_util::future::BoxFuture;
 use petstore_clock::UnixMillis;
 use sea_orm::{
-    ActiveValue::{Set, Unchanged},
+    ActiveValue::Set,
     ColumnTrait, Condition, EntityTrait, QueryFilter, QuerySelect,
     sea_query::{Expr, ExprTrait, Func, LikeExpr},
 };
@@ -217,7 +217,6 @@ async fn replace(transaction: &Session, account: &Account) -> Result<(), PetStor
     let suspension = account.suspension.as_ref();
     let reason = suspension.and_then(|suspension| suspension.reason.as_ref());
     let row = account::ActiveModel {
-        id: Unchanged(account.id.0),
         name: Set(account.name.to_string()),
         plan: Set(account.plan.name().to_owned()),
         per_minute: Set(per_minute),

@@ -317,6 +317,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_call_in_the_process_carries_the_remaining_time() {
+        let timeouts = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&timeouts);
+        let route = Route::InProcess(Arc::new(move |call: Call| {
+            seen.lock().unwrap().push(call.timeout_ms);
+            async { Answer { call: 0, outcome: Some(Outcome::GetPet(GetPetResponse::default())) } }.boxed()
+        }));
+        for left in [Duration::ZERO, Duration::from_secs(30)] {
+            route.call(Call::default(), Instant::now() + left).await.unwrap();
+        }
+        assert!(matches!(timeouts.lock().unwrap()[..], [1, 25_001..=30_000]), "{timeouts:?}");
+    }
+
+    #[tokio::test]
     async fn an_attempt_carries_the_remaining_time_and_the_request_id() {
         let caller = caller();
         let seen = Mutex::new(Vec::new());

@@ -206,17 +206,51 @@ mod tests {
         for url in ["http://127.0.0.1:50051", "HTTP://core.example", "unix:///run/petstore/core.sock"] {
             assert_eq!(refusal(url, None), None, "{url}");
         }
-        for url in ["", "127.0.0.1:50051", "ftp://core.example", "http//core", "http://a b", "core.example"] {
+        for url in [
+            "",
+            "127.0.0.1:50051",
+            "ftp://core.example",
+            "http//core",
+            "http://a b",
+            "core.example",
+            "http://user@core.example:1",
+            "http://core.example:",
+            "http://core.example/path",
+            "unix://run/core.sock",
+            "unix:///",
+        ] {
             let refusal = refusal(url, None).unwrap_or_else(|| panic!("{url} is accepted"));
             assert!(refusal.starts_with("must be a URL such as"), "{refusal}");
         }
+    }
+
+    #[test]
+    fn calls_of_clients_have_a_connection_of_their_own() {
+        for path in [PROBE, "/petstore.internal.v1.KeyService/ResolveKeys"] {
+            assert!(is_its_own(path), "{path}");
+        }
+        for path in ["/petstore.internal.v1.BatchService/Call", "/petstore.v1.OrderService/ListOrders"] {
+            assert!(!is_its_own(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_service_token_is_sent_as_a_secret() {
+        let token = "0123456789abcdef0123456789abcdef";
+        let (credential, beside) = credentials(&ServiceToken::parse(token).unwrap()).unwrap();
+        assert_eq!(
+            (credential.as_bytes(), beside.as_bytes()),
+            (format!("Bearer {token}").as_bytes(), token.as_bytes())
+        );
+        assert!(credential.is_sensitive() && beside.is_sensitive());
     }
 
     #[tokio::test]
     async fn https_and_an_authority_come_together() {
         assert!(refusal("https://core.example:1", None).unwrap().contains("--core-ca"));
         for url in ["http://127.0.0.1:1", "unix:///run/core.sock"] {
-            assert!(refusal(url, Some(tls(""))).unwrap().contains("https://"), "{url}");
+            let refusal = refusal(url, Some(tls(""))).unwrap();
+            assert_eq!(refusal, "there is no TLS without https:// in --core-url", "{url}");
         }
         for authority in ["", "not PEM", "-----BEGIN CERTIFICATE-----\nMA==\n"] {
             assert_eq!(

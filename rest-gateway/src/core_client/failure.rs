@@ -83,6 +83,9 @@ mod tests {
         let mut status = Status::unavailable("tcp connect error");
         status.set_source(std::sync::Arc::new(refused()));
         assert_eq!(failure_text(&status), "tcp connect error: Connection refused");
+        let mut status = Status::unavailable("no core: Connection refused by its host");
+        status.set_source(std::sync::Arc::new(refused()));
+        assert_eq!(failure_text(&status), "Connection refused", "the cause is not repeated");
         let status = Status::from_error(Box::new(refused()));
         assert!(!failure_text(&status).contains("Layer("), "{}", failure_text(&status));
     }

@@ -7,7 +7,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
 use super::*;
-use crate::rate_limit::{Scope, WindowView};
+use crate::rate_limit::{BanCause, BanPeriod, Scope, WindowView};
 
 fn status_with(code: Code, reason: &str, domain: &str, delay: Option<Duration>) -> Status {
     let mut details = ErrorDetails::with_error_info(reason, domain, HashMap::new());
@@ -36,6 +36,22 @@ async fn an_error_body_has_exactly_code_message_and_status() {
     );
     assert_eq!(headers[header::CONTENT_TYPE], "application/json");
     assert_eq!(headers[header::WWW_AUTHENTICATE], r#"Bearer realm="petstore""#);
+    assert_eq!(headers[header::LINK], r#"</docs/errors/MISSING_API_KEY>; rel="help""#);
+}
+
+#[test]
+fn an_answer_without_an_error_body_gets_that_of_its_status() {
+    for (status, code) in [
+        (404, ErrorReason::RouteNotFound),
+        (408, ErrorReason::RequestTimeout),
+        (413, ErrorReason::BodyTooLarge),
+        (415, ErrorReason::UnsupportedMediaType),
+        (418, ErrorReason::Internal),
+        (500, ErrorReason::Internal),
+    ] {
+        let status = StatusCode::from_u16(status).unwrap();
+        assert_eq!(ApiError::replacing(status).reason(), code, "{status}");
+    }
 }
 
 #[tokio::test]
@@ -73,6 +89,11 @@ async fn a_429_names_its_cause_and_its_end() {
     assert_eq!(headers[header::RETRY_AFTER], "9");
     let message = body["message"].as_str().unwrap();
     assert!(message.contains("60") && message.contains("2025-12-05T00:00:00Z"), "{message}");
+
+    let ban = BanPeriod { from: decision.now, until: UnixMillis(decision.now.0 + 300_000) };
+    let banned = Decision { outcome: Outcome::Admitted, ban: Some(ban), ..decision };
+    let (_, headers, _) = answer(ApiError::Banned(Box::new(banned), BanCause::IgnoredRefusals)).await;
+    assert_eq!(headers[header::RETRY_AFTER], "300");
 }
 
 #[test]

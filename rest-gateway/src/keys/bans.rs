@@ -228,6 +228,7 @@ mod tests {
             (None, true),
             (Some(by_limiter(ban(START, 2 * MINUTE))), true),
             (Some(LastBan::Lifted(START)), true),
+            (Some(by_operator(ban(START, 6 * MINUTE))), false),
             (Some(LastBan::Lifted(imposed.from)), false),
             (Some(by_operator(ban(START, 60 * MINUTE))), false),
             (Some(by_operator(ban(imposed.from.plus(SECOND), MINUTE))), false),
@@ -274,7 +275,14 @@ mod tests {
             LastBan::from_core(Some(ban), None)
         };
         assert_eq!([received(-1, 5), received(5, 5), received(5, -1)], [None, None, None]);
-        assert_eq!(received(5, 6), Some(by_limiter(BanPeriod { from: UnixMillis(5), until: UnixMillis(6) })));
+        let period = BanPeriod { from: UnixMillis(5), until: UnixMillis(6) };
+        assert_eq!(received(5, 6), Some(by_limiter(period)));
+        for (reason, kept) in [("", None), ("a leak", Some("a leak".into()))] {
+            let (origin, reason) = (internal::BanOrigin::Operator.into(), reason.to_owned());
+            let ban = internal::Ban { imposed_at_ms: 5, ends_at_ms: 6, origin, reason, ..Default::default() };
+            let expected = LastBan::Banned(period, BanCause::Operator(kept));
+            assert_eq!(LastBan::from_core(Some(ban), None), Some(expected));
+        }
         assert_eq!(LastBan::from_core(None, Some(7)), Some(LastBan::Lifted(UnixMillis(7))));
     }
 }

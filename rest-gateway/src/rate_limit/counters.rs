@@ -205,7 +205,7 @@ impl<K: Copy + Eq + Hash> Shard<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rate_limit::{Quota, policy};
+    use crate::rate_limit::{Quota, abuse::TimeSpan, policy};
 
     const QUOTA: Quota = Quota { per_minute: 100, per_day: 1_000 };
 
@@ -232,6 +232,35 @@ mod tests {
         }
         assert!(map.len() <= SHARDS * 100, "{} are kept", map.len());
         assert_eq!(take(&map, 0, 5), 989);
+    }
+
+    #[test]
+    fn a_bounded_store_keeps_at_most_50_000_accounts() {
+        let store = CounterStore::bounded();
+        for account in 0..100_000 {
+            store.update(
+                &LimitKey::Account(account),
+                || UnixMillis(5),
+                |record, now| policy::take(record, QUOTA, UnixMillis(0), now),
+            );
+        }
+        assert!((20_000..=50_000).contains(&store.accounts.len()), "{} are kept", store.accounts.len());
+    }
+
+    #[test]
+    fn counters_are_over_when_windows_and_strikes_are() {
+        let until_20 = TimeSpan { from: 10, until: 20 };
+        let mut counters = Counters::default();
+        counters.keep(
+            Some(&"k".into()),
+            Record {
+                abuse: AbuseState { striking: until_20, strikes: 1, ..Default::default() },
+                ..Default::default()
+            },
+        );
+        assert!(!counters.is_over(19) && counters.is_over(20));
+        counters.windows = counters.windows.plus_one(15);
+        assert!(!counters.is_over(20));
     }
 
     #[test]

@@ -327,3 +327,20 @@ fn report_evictions(probed: Decided<bool>) {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_treatment_of_requests_without_redis_is_written_and_read_by_its_name() {
+        for (name, policy) in [
+            ("local", OnRedisFailure::Local),
+            ("open", OnRedisFailure::Open),
+            ("closed", OnRedisFailure::Closed),
+        ] {
+            assert_eq!((policy.to_string().as_str(), name.parse()), (name, Ok(policy)));
+        }
+        assert_eq!("Open".parse::<OnRedisFailure>(), Err(InvalidOnRedisFailure));
+    }
+}

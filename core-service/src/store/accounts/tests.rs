@@ -128,6 +128,19 @@ async fn a_new_plan_replaces_agreed_limits() {
 }
 
 #[tokio::test]
+async fn an_account_takes_no_name_of_another() {
+    let shop = Shop::open().await;
+    let [acme, _] = [shop.account("acme").await, shop.account("zoo").await];
+    let rename = |name| AccountUpdate { plan: None, name: Some(named(name)) };
+    let refusal =
+        shop.store.update_account(&Actor::LOCAL, &named("acme"), rename("zoo"), START).await.unwrap_err();
+    assert!(matches!(&refusal, PetStoreError::AccountExists(name) if name.as_str() == "zoo"), "{refusal}");
+    let renamed =
+        shop.store.update_account(&Actor::LOCAL, &named("acme"), rename("apex"), START).await.unwrap();
+    assert_eq!((renamed.id, renamed.name.as_str()), (acme.id, "apex"));
+}
+
+#[tokio::test]
 async fn only_the_key_resolves_to_its_account() {
     let shop = Shop::open().await;
     shop.account("other").await;

@@ -3,7 +3,7 @@ use petstore_clock::{Clock, ManualClock};
 
 use super::*;
 use crate::{
-    domain::{AccountName, Plan},
+    domain::{AccountName, ListAuditEvents, PageSize, Plan},
     store::{
         entity::stored_moment,
         test_support::{Home, new_store},
@@ -157,4 +157,24 @@ async fn a_ban_of_an_unknown_key_is_refused_and_the_report_of_one_forgotten() {
     let before = shop.revision().await;
     let answer = shop.store.report_ban("nobody", ban, START).await.unwrap();
     assert_eq!(answer, ReportBanResponse { revision: before, ..ReportBanResponse::default() });
+}
+
+#[tokio::test]
+async fn the_audit_names_the_ban_that_was_in_force_before() {
+    let shop = Shop::open().await;
+    for (passed, was_banned) in [(MINUTE, false), (MINUTE / 2, true), (MINUTE, false)] {
+        shop.hand.advance(passed);
+        shop.add(MINUTE, None).await;
+        let list = ListAuditEvents {
+            size: PageSize::MAX,
+            before: None,
+            operator: None,
+            account: None,
+            key_id: None,
+            since: None,
+            until: None,
+        };
+        let (events, _) = shop.store.list_audit_events(list).await.unwrap();
+        assert_eq!(!events[0].before_json.is_empty(), was_banned, "{:?}", events[0]);
+    }
 }

@@ -280,4 +280,13 @@ mod tests {
         stale.record_failure();
         assert!(stale.include(Duration::ZERO), "a failure of this millisecond");
     }
+
+    #[test]
+    fn only_a_server_that_may_be_starting_is_asked_again() {
+        use std::io::ErrorKind::{ConnectionRefused, ConnectionReset, NotFound};
+        for (kind, is_starting) in [(ConnectionRefused, true), (ConnectionReset, true), (NotFound, false)] {
+            assert_eq!(may_accept_soon(&sqlx::Error::Io(kind.into())), is_starting, "{kind}");
+        }
+        assert!(!may_accept_soon(&sqlx::Error::PoolClosed));
+    }
 }

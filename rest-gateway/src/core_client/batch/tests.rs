@@ -166,6 +166,59 @@ async fn the_first_call_is_sent_at_once_and_later_ones_are_batched() {
     }
 }
 
+#[test]
+fn one_batch_gathers_at_a_time_and_slots_are_bounded() {
+    let queued = |state: &mut State| {
+        let (answer, answered) = oneshot::channel();
+        state.queue.push_back(Queued { call: get(1), deadline: Instant::now(), answer });
+        answered
+    };
+    let mut state = State::default();
+    assert!(!state.take_slot() && state.is_single_call(), "there is no call");
+    let mut callers = Vec::new();
+    for slots in 1..=SLOTS {
+        callers.extend([queued(&mut state), queued(&mut state)]);
+        assert!(!state.is_single_call());
+        assert!(state.take_slot() && !state.take_slot(), "a batch gathers already");
+        assert_eq!((state.gather().len(), state.in_flight, state.slots), (2, 2 * slots, slots));
+    }
+    callers.push(queued(&mut state));
+    assert!(!state.take_slot(), "all slots are taken");
+    assert!(!state.is_single_call(), "others are in flight");
+    state.in_flight = 0;
+    assert!(state.is_single_call());
+}
+
+#[tokio::test]
+async fn only_a_lost_batch_makes_the_breaker_probe_the_core() {
+    for (is_lost, code) in [(true, Code::Unknown), (false, Code::ResourceExhausted)] {
+        let probes = watch::Sender::new(0);
+        let count = probes.clone();
+        let transport = service_fn(move |request: http::Request<tonic::body::Body>| {
+            let is_probe = request.uri().path() == super::super::breaker::PROBE;
+            count.send_modify(|probes| *probes += usize::from(is_probe));
+            async move {
+                if is_lost {
+                    return Err(BoxError::from(io::Error::from(io::ErrorKind::ConnectionReset)));
+                }
+                Ok(Status::resource_exhausted("full").into_http::<tonic::body::Body>())
+            }
+        });
+        let core = NamedTransport(CoreTransport::new(transport));
+        let queue = CallQueue::new(core.clone(), CoreBreaker::new(core));
+        let status = id(&queue, 1).await.unwrap_err();
+        assert_eq!((status.code(), is_transport_failure(&status)), (code, is_lost), "{status:?}");
+        if is_lost {
+            probes.subscribe().wait_for(|probes| *probes > 0).await.unwrap();
+        } else {
+            for _ in 0..100 {
+                yield_now().await;
+            }
+            assert_eq!(*probes.borrow(), 0);
+        }
+    }
+}
+
 #[tokio::test]
 async fn each_call_carries_its_remaining_time() {
     let core = Core::new();
