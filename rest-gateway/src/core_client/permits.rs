@@ -213,7 +213,7 @@ mod tests {
     async fn a_free_permit_goes_to_an_account_with_calls_in_flight() {
         let permits = Arc::<Permits>::default();
         let mut held = [held(&permits, 1, MAX_OF_ACCOUNT), held(&permits, 2, MAX_IN_FLIGHT - MAX_OF_ACCOUNT)];
-        let mut waiting = Box::pin(permits.acquire(2));
+        let mut waiting = Box::pin(acquire(&permits, 2));
         assert!(poll!(&mut waiting).is_pending());
         held[0].pop();
         assert!(poll!(&mut waiting).is_ready());
