@@ -111,8 +111,8 @@ pub(crate) enum Phase {
 /// time that a part may take if it has to end after the deadline.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Running process of the service. If it is dropped instead of stopped, its parts begin to end all at once, in
-/// the background.
+/// Running process of the service. If it is dropped instead of stopped, its parts begin to end all at once,
+/// in the background.
 #[derive(Debug)]
 pub struct Process {
     /// Addresses of the ports, and files that the start has written.

@@ -65,7 +65,8 @@ impl FromStr for Cidr {
 
     fn from_str(written: &str) -> Result<Self, Self::Err> {
         Self::parse(written).ok_or(
-            "must be an address or a block of addresses such as 10.0.0.0/8 or 2001:db8::/32, without host bits",
+            "must be an address or a block of addresses such as 10.0.0.0/8 or 2001:db8::/32, without host \
+             bits",
         )
     }
 }

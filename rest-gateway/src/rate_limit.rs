@@ -71,7 +71,7 @@ pub trait RateLimiter: Send + Sync + fmt::Debug {
     /// none.
     async fn take(&self, caller: &LimitKey, quota: Quota, settled_at: UnixMillis) -> Decided<Decision>;
 
-    /// Returns the decision that a request of `caller` would get now. Nothing is counted, and no strike given.
+    /// Returns the decision that a request of `caller` would get now. Nothing is counted, and no strike set.
     async fn peek(&self, caller: &LimitKey, quota: Quota) -> Decided<Decision> {
         Ok(self.inspect(caller, quota, UnixMillis(0)).await?.decision)
     }

@@ -46,8 +46,8 @@ pub struct Log {
 }
 
 /// Reason why a text is not a filter.
-const INVALID_FILTER: &str = "must be one of error, warn, info, debug, trace and off, or several separated by \
-                              commas with those of modules, as in info,petstore_core=debug";
+const INVALID_FILTER: &str = "must be one of error, warn, info, debug, trace and off, or several separated \
+                              by commas with those of modules, as in info,petstore_core=debug";
 
 /// Parses a filter more strictly than [`EnvFilter`], which accepts any word as the name of a module: `debgu`
 /// would silence everything but a module of that name.

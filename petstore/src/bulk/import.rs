@@ -83,10 +83,7 @@ pub fn fuzz_import(file: Vec<u8>, is_csv: bool, done: i64) -> Result<Vec<FuzzedC
     let mut messages = Vec::new();
     while let Some(chunk) = chunks.blocking_recv() {
         let chunks::Chunk { lines, rejected, last_line } = chunk.map_err(|error| error.to_string())?;
-        let rejected = rejected
-            .into_iter()
-            .map(|line| (line.line, format!("{}: {}", line.reason, line.message)))
-            .collect();
+        let rejected = rejected.iter().map(|line| (line.line, note_of(line))).collect();
         let message = petstore_proto::v1::ImportPetsRequest { lines, last_line, ..Default::default() };
         messages.push((message, rejected));
     }

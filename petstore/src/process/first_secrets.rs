@@ -44,8 +44,8 @@ pub(crate) enum FirstSecret {
 }
 
 impl FirstSecret {
-    /// Creates the secret of a store in a file, if the store has none of this kind. Returns the file that it is
-    /// written to. Does nothing for a database server: there is no folder beside it, and its operator creates
+    /// Creates the secret of a store in a file, if the store has none of this kind. Returns the file that it
+    /// is written to. Does nothing for a database server: there is no folder beside it, and its operator creates
     /// accounts and operators with commands.
     pub(crate) async fn create(
         self,
@@ -127,8 +127,8 @@ impl Files {
         Self { secret: store.with_file_name(name), draft: draft.into() }
     }
 
-    /// Creates the secret, and returns `true` if it, or one that an interrupted start has left, is in the file
-    /// now.
+    /// Creates the secret, and returns `true` if it, or one that an interrupted start has left, is in the
+    /// file now.
     async fn create(
         &self,
         store: &Store,

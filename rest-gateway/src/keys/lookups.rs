@@ -87,7 +87,7 @@ impl<T: Clone + Send + Sync + 'static> Lookups<T> {
     /// the future is dropped while it is in the queue, the core is not asked about the digest.
     ///
     /// # Errors
-    /// [`KeyError::Overloaded`] if it is in the queue for longer than [`QUEUE_TIMEOUT`], or the queue is full.
+    /// [`KeyError::Overloaded`] if it waits for longer than [`QUEUE_TIMEOUT`], or the queue is full.
     pub(super) async fn find(&self, digest: KeyDigest, purpose: Purpose) -> Result<T, KeyError> {
         let (call, begun) = oneshot::channel();
         if self.0.queue.lock().push(purpose, Queued { digest, call })? {
@@ -95,7 +95,7 @@ impl<T: Clone + Send + Sync + 'static> Lookups<T> {
         }
         match timeout(QUEUE_TIMEOUT, begun).await {
             Ok(Ok(call)) => Ok(call.await),
-            Ok(Err(_)) | Err(_) => Err(KeyError::Overloaded), // too late, or the gatherer ended with its runtime
+            Ok(Err(_)) | Err(_) => Err(KeyError::Overloaded), // too late, or the gatherer ended
         }
     }
 }

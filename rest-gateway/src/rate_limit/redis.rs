@@ -74,8 +74,8 @@ impl RedisLimiter {
 
     /// Connects if necessary, and asks a Cluster for its shards. On each shard it decides on a request that
     /// belongs to no account, with all the work of a decision, including the write. Takes a second at most.
-    /// Returns `true` if the eviction policy may evict counters when Redis's memory is full, and so grant quota
-    /// again: any policy but `noeviction`.
+    /// Returns `true` if the eviction policy may evict counters when Redis's memory is full, and so grant
+    /// quota again: any policy but `noeviction`.
     ///
     /// # Errors
     /// If Redis, or a shard of it, does not decide.

@@ -341,6 +341,6 @@ mod tests {
         ] {
             assert_eq!((policy.to_string().as_str(), name.parse()), (name, Ok(policy)));
         }
-        assert_eq!("Open".parse::<OnRedisFailure>(), Err(InvalidOnRedisFailure));
+        assert_eq!("Open".parse::<OnRedisFailure>(), Err("must be local, open or closed"));
     }
 }

@@ -1,5 +1,5 @@
-//! Real servers: Redis, Redis Cluster, PostgreSQL and HAProxy, each in its own folder, on loopback, and killed
-//! with the test.
+//! Real servers: Redis, Redis Cluster, PostgreSQL and HAProxy, each in its own folder, on loopback, and
+//! killed with the test.
 //!
 //! A server belongs to the test that started it, which may pause, kill and restart it (`&mut self`). Methods
 //! that only read (`&self`) may be shared: [`PostgresServer::shared`] serves every test of the process, each

@@ -115,9 +115,8 @@ impl FromStr for OtlpEndpoint {
         if uri.scheme_str() == Some("http") && !authority.is_empty() && !authority.contains('@') && is_plain {
             Ok(Self(written.to_owned()))
         } else {
-            Err(
-                "must be the gRPC port of an OTLP receiver, such as http://127.0.0.1:4317, without user and path",
-            )
+            Err("must be the gRPC port of an OTLP receiver, such as http://127.0.0.1:4317, without user and \
+                 path")
         }
     }
 }

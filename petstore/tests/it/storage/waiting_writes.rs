@@ -19,7 +19,8 @@ use tokio::{process::Command, task::JoinSet, time::sleep};
 use crate::{key_of_new_account, key_without_limits, pets::created, petstore, serve, split::Split};
 
 /// Number of writes of one account, which wait or are refused because others wait: more than a gateway has
-/// permits for calls of one kind. Each is made again when it ends. There are few enough that a busy machine has time for reads.
+/// permits for calls of one kind. Each is made again when it ends. There are few enough that a busy
+/// machine has time for reads.
 const WRITES: usize = 200;
 /// Number of reads of another account that are answered meanwhile; the plan of the account allows 60 a
 /// minute.

@@ -125,7 +125,10 @@ impl Peers {
                     .retries(2) // for slots that moved
                     .max_retry_wait(5)
                     .build()
-                    .map_err(|_| "the nodes of a Redis Cluster must have the same user, password and TLS, and no database")?;
+                    .map_err(|_| {
+                        "the nodes of a Redis Cluster must have the same user, password and TLS, and no \
+                               database"
+                    })?;
                 Ok(Self::Cluster(SharedConnection::new(move || {
                     let client = client.clone();
                     // The client of a Cluster asks a node for all others first.

@@ -14,8 +14,8 @@ pub(super) static DIGEST: LazyLock<String> = LazyLock::new(|| Script::new(SOURCE
 /// Quota of probes: more than all gateways make in a day.
 const PROBES: Quota = Quota { per_minute: 1_000_000_000, per_day: 1_000_000_000 };
 
-/// Returns a call of the script: `EVALSHA` with its digest, or `EVAL` with its text, which Redis remembers. If
-/// Redis does not know the digest, the answer is NOSCRIPT and the call has no effect.
+/// Returns a call of the script: `EVALSHA` with its digest, or `EVAL` with its text, which Redis remembers.
+/// If Redis does not know the digest, the answer is NOSCRIPT and the call has no effect.
 pub(super) fn call(verb: &str, script: &str, steps: &[Step], time: Option<u64>) -> Cmd {
     let mut command = redis::cmd(verb);
     command.arg(script).arg(steps.len() * 2);
@@ -83,9 +83,9 @@ impl Step {
     }
 }
 
-/// Returns the keys of Redis under which a caller is kept: that of its windows, and that of the key's strikes.
-/// All begin with `pet:` and the installation, so that several may share a Redis. Redis Cluster places a key by
-/// the text between its braces, so that all keys of an account are on one node. They are short, because they
+/// Returns the keys of Redis under which a caller is kept: that of its windows, and that of the key's
+/// strikes. All begin with `pet:` and the installation, so that several may share a Redis. Redis Cluster places
+/// a key by the text between its braces, so that all keys of an account are on one node. They are short, because they
 /// are most of a caller's memory.
 fn names(installation: &str, limit_key: &LimitKey) -> (String, Option<String>) {
     let owner = |caller: &str, suffix: &str| ["pet:", installation, ":{", caller, "}", suffix].concat();
