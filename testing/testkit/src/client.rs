@@ -223,7 +223,7 @@ impl Session {
 
 /// Returns `true` if the service has certainly not processed the request, so that it may be sent over another
 /// connection.
-fn was_not_processed(error: &hyper::Error) -> bool {
+pub(crate) fn was_not_processed(error: &hyper::Error) -> bool {
     // GOAWAY may arrive when a request is about to be sent (RFC 9113, 6.8). A request that the service had
     // seen would have been answered.
     let is_after_goaway = || format!("{error:?}").contains("GoAway(b\"\", NO_ERROR, Remote)");

@@ -1,6 +1,6 @@
 //! Clients of the gRPC port.
 
-use std::{future::poll_fn, net::SocketAddr, sync::Arc};
+use std::{error::Error, future::poll_fn, net::SocketAddr, sync::Arc};
 
 use bytes::{Buf, Bytes};
 use http_body_util::{BodyExt, StreamBody};
@@ -22,7 +22,7 @@ use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tonic_reflection::pb::{v1, v1alpha};
 use tonic_types::StatusExt;
 
-use crate::{Authority, Certificate};
+use crate::{Authority, Certificate, client};
 
 pub use petstore_proto::v1 as pb;
 pub use tonic::{Code, Request, Response, Status, transport::Channel};
@@ -226,6 +226,20 @@ pub fn assert_refused<T: std::fmt::Debug>(
 #[must_use]
 pub fn reason(status: &Status) -> String {
     status.get_error_details().error_info().map(|info| info.reason.clone()).unwrap_or_default()
+}
+
+/// Returns `true` if the core announced the end of the connection before it received the call. gRPC clients
+/// then send the call over another connection; tonic leaves that to its caller.
+#[must_use]
+pub fn was_not_processed(status: &Status) -> bool {
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref() {
+            return client::was_not_processed(error);
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// Returns the delay in `google.rpc.RetryInfo` of a refusal, in seconds, rounded up.
