@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(received(5, 6), Some(by_limiter(period)));
         for (reason, kept) in [("", None), ("a leak", Some("a leak".into()))] {
             let (origin, reason) = (internal::BanOrigin::Operator.into(), reason.to_owned());
-            let ban = internal::Ban { imposed_at_ms: 5, ends_at_ms: 6, origin, reason, ..Default::default() };
+            let ban = internal::Ban { imposed_at_ms: 5, ends_at_ms: 6, origin, reason };
             let expected = LastBan::Banned(period, BanCause::Operator(kept));
             assert_eq!(LastBan::from_core(Some(ban), None), Some(expected));
         }
