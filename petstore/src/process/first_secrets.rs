@@ -45,8 +45,8 @@ pub(crate) enum FirstSecret {
 
 impl FirstSecret {
     /// Creates the secret of a store in a file, if the store has none of this kind. Returns the file that it
-    /// is written to. Does nothing for a database server: there is no folder beside it, and its operator creates
-    /// accounts and operators with commands.
+    /// is written to. Does nothing for a database server: there is no folder beside it, and its operator
+    /// creates accounts and operators with commands.
     pub(crate) async fn create(
         self,
         store: &Store,

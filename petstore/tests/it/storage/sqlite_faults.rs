@@ -152,17 +152,20 @@ async fn a_damaged_store_degrades_the_service_and_the_log_says_what_to_do() {
     let mut pets = grpc::pet_store(server.address("gRPC")).await;
     let pet =
         pb::CreatePetRequest { pet: Some(new_pet("x".repeat(255), Some(1), 0)), request_id: String::new() };
-    pets.batch_create_pets(pb::BatchCreatePetsRequest { requests: vec![pet; 500] }).await.unwrap();
+    for _ in 0..4 {
+        let requests = vec![pet.clone(); 500];
+        pets.batch_create_pets(pb::BatchCreatePetsRequest { requests }).await.unwrap();
+    }
     assert_eq!(server.terminate().await.code, Some(0));
 
     let server = installation.start(&serve(&[])).await;
     server.ready().await;
     let length = fs::metadata(&file).unwrap().len();
     let mut opened = fs::OpenOptions::new().write(true).open(&file).unwrap();
-    opened.seek(SeekFrom::Start(length / 2)).unwrap(); // the newest pages hold pets
+    opened.seek(SeekFrom::Start(length / 2)).unwrap(); // more than half of the pages hold pets
     opened.write_all(&vec![0xa5; usize::try_from(length - length / 2).unwrap()]).unwrap();
     let client = first_client(&installation, &server);
-    client.get("/v1/pets/500").await.assert_error(500, "INTERNAL");
+    client.get("/v1/pets/2000").await.assert_error(500, "INTERNAL");
     let ready = server.admin().get("/readyz").await;
     assert_eq!(ready.assert_status(200).json()["parts"]["database"], "degraded", "{ready:?}");
     let stderr = server.terminate().await.stderr;
