@@ -62,14 +62,14 @@ impl LastBan {
     }
 }
 
-/// A ban that this gateway imposed and that the core does not know yet.
+/// A ban that this gateway imposed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ImposedBan {
     pub(super) key_id: Arc<str>,
     pub(super) account_id: i64,
     pub(super) period: BanPeriod,
-    /// `true` if the core refused the report: the ban holds, and is not reported again.
-    is_refused: bool,
+    /// `true` if the core accepted or refused the report, which is not repeated.
+    is_answered: bool,
 }
 
 impl ImposedBan {
@@ -85,7 +85,8 @@ impl ImposedBan {
     }
 }
 
-/// Bans that this gateway imposed and that the core does not know yet, by key.
+/// Bans that this gateway imposed, by key. They are kept after the core knows them, because a request may still
+/// have the key as it was before.
 #[derive(Debug, Default)]
 pub(super) struct ImposedBans {
     by_key: RwLock<HashMap<Arc<str>, ImposedBan>>,
@@ -107,11 +108,15 @@ impl ImposedBans {
             Some(LastBan::Banned(last, _)) => Some(last),
             Some(LastBan::Lifted(_)) | None => None,
         };
-        // Removes bans that the core refused, once they are over.
+        // Removes bans that make no other longer.
         by_key.retain(|_, ban| now < ban.period.until.plus(BanPeriod::MEMORY));
         let (key_id, period) = (Arc::clone(&key.key_id), BanPeriod::following(last, from));
-        let ban =
-            ImposedBan { key_id: Arc::clone(&key_id), account_id: key.account_id, period, is_refused: false };
+        let ban = ImposedBan {
+            key_id: Arc::clone(&key_id),
+            account_id: key.account_id,
+            period,
+            is_answered: false,
+        };
         by_key.insert(key_id, ban);
         self.added.notify_one();
         true
@@ -119,7 +124,7 @@ impl ImposedBans {
 
     /// Returns the bans to report.
     pub(super) fn unreported(&self) -> Vec<ImposedBan> {
-        self.by_key.read().values().filter(|ban| !ban.is_refused).cloned().collect()
+        self.by_key.read().values().filter(|ban| !ban.is_answered).cloned().collect()
     }
 
     /// Waits until a ban has been imposed since the last call.
@@ -127,18 +132,10 @@ impl ImposedBans {
         self.added.notified().await;
     }
 
-    /// Removes a ban that the core knows now.
-    pub(super) fn reported(&self, ban: &ImposedBan) {
-        let mut by_key = self.by_key.write();
-        if by_key.get(&ban.key_id) == Some(ban) {
-            by_key.remove(&ban.key_id);
-        }
-    }
-
-    /// Marks a ban whose report the core refuses, so that it is not reported again.
-    pub(super) fn refused(&self, ban: &ImposedBan) {
+    /// Marks a ban whose report the core has accepted or refused, so that it is not reported again.
+    pub(super) fn answered(&self, ban: &ImposedBan) {
         if let Some(imposed) = self.by_key.write().get_mut(&ban.key_id).filter(|imposed| *imposed == ban) {
-            imposed.is_refused = true;
+            imposed.is_answered = true;
         }
     }
 }
@@ -241,29 +238,34 @@ mod tests {
     }
 
     #[test]
-    fn a_ban_is_reported_until_the_core_knows_or_refuses_it() {
+    fn a_ban_is_reported_until_the_core_accepts_or_refuses_it() {
         let (bans, key) = (ImposedBans::default(), key(None));
         bans.impose(&key, START, START);
         let [report] = &bans.unreported()[..] else { panic!("one ban is to be reported") };
-        bans.refused(report);
+        bans.answered(report);
         assert_eq!((bans.unreported(), bans.last_ban(&key).is_some()), (vec![], true), "it holds");
 
         let next = START.plus(10 * MINUTE);
         bans.impose(&key, next, next);
-        bans.reported(report);
+        bans.answered(report);
         let [newer] = &bans.unreported()[..] else { panic!("the newer ban is to be reported") };
-        bans.reported(newer);
-        assert_eq!((bans.unreported(), bans.last_ban(&key)), (vec![], None));
+        bans.answered(newer);
+        let known = by_limiter(newer.period);
+        assert_eq!(
+            (bans.unreported(), bans.last_ban(&key)),
+            (vec![], Some(known)),
+            "this key is from before"
+        );
     }
 
     #[test]
-    fn a_refused_ban_is_forgotten_when_it_ends() {
+    fn a_ban_is_forgotten_when_it_makes_no_other_longer() {
         let bans = ImposedBans::default();
         for hour in 0..1_000 {
             let (from, key_id) = (START.plus(Duration::from_hours(hour)), hour.to_string());
             let key = KnownKey { key_id: key_id.into(), ..key(None) };
             bans.impose(&key, from, from);
-            bans.unreported().iter().for_each(|ban| bans.refused(ban));
+            bans.unreported().iter().for_each(|ban| bans.answered(ban));
         }
         assert!(bans.by_key.read().len() < 30);
     }

@@ -269,13 +269,11 @@ impl Inner {
     async fn report_bans(&self) -> Result<(), CoreAway> {
         for ban in self.imposed.unreported() {
             let (asked_at, history) = (self.clock.now(), self.changes.history());
-            let Some(answer) = self.core.report_ban(&ban).await? else {
-                self.imposed.refused(&ban);
-                continue;
-            };
-            let (account_id, revision) = (ban.account_id, answer.revision);
-            self.changes.learn_early(Stamp { account_id, revision, history, asked_at });
-            self.imposed.reported(&ban);
+            if let Some(answer) = self.core.report_ban(&ban).await? {
+                let (account_id, revision) = (ban.account_id, answer.revision);
+                self.changes.learn_early(Stamp { account_id, revision, history, asked_at });
+            }
+            self.imposed.answered(&ban);
         }
         Ok(())
     }

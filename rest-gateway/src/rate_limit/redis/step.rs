@@ -85,8 +85,8 @@ impl Step {
 
 /// Returns the keys of Redis under which a caller is kept: that of its windows, and that of the key's
 /// strikes. All begin with `pet:` and the installation, so that several may share a Redis. Redis Cluster
-/// places a key by the text between its braces, so that all keys of an account are on one node. They are short,
-/// because they are most of a caller's memory.
+/// places a key by the text between its braces, so that all keys of an account are on one node. They are
+/// short, because they are most of a caller's memory.
 fn names(installation: &str, limit_key: &LimitKey) -> (String, Option<String>) {
     let owner = |caller: &str, suffix: &str| ["pet:", installation, ":{", caller, "}", suffix].concat();
     let mut number = itoa::Buffer::new();
