@@ -85,8 +85,8 @@ impl ImposedBan {
     }
 }
 
-/// Bans that this gateway imposed, by key. They are kept after the core knows them, because a request may still
-/// have the key as it was before.
+/// Bans that this gateway imposed, by key. They are kept after the core knows them, because a request may
+/// still have the key as it was before.
 #[derive(Debug, Default)]
 pub(super) struct ImposedBans {
     by_key: RwLock<HashMap<Arc<str>, ImposedBan>>,
