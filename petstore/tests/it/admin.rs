@@ -4,6 +4,7 @@ mod api;
 mod command_line;
 mod commands;
 mod console;
+mod limits;
 mod refusals;
 mod remote_commands;
 mod runbook;

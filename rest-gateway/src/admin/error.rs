@@ -1,5 +1,4 @@
-//! Errors of the admin API. The body is the Error object of the
-//! public interface.
+//! Errors of the admin API. The body is the Error object of the public interface.
 
 use std::time::Duration;
 

@@ -1,12 +1,17 @@
 use petstore_api_key::{ApiKey, Environment};
 use petstore_proto::internal::v1::{
     Ban, BanOrigin, FoundKey, KeyState, KeyUse, ListChangesRequest, Plan, ReportBanRequest, ReportUseRequest,
-    ResolveKeysRequest,
+    ResolveKeysRequest, ResolveKeysResponse,
 };
 use prost::Message;
 
 use super::*;
 use crate::domain::{self, Actor};
+
+async fn resolve_all(shop: &Shop, digests: Vec<Vec<u8>>) -> Result<ResolveKeysResponse, tonic::Status> {
+    let request = ResolveKeysRequest { digests, ..Default::default() };
+    shop.keys().resolve_keys(request).await.map(tonic::Response::into_inner)
+}
 
 #[tokio::test]
 async fn a_key_resolves_to_its_present_state_and_quota() {
@@ -54,10 +59,7 @@ async fn many_keys_resolve_in_one_call_as_each_alone() {
             store.create_key(&Actor::LOCAL, &name, None, Environment::Staging, None, START).await.unwrap();
         digests.push(issued.key.digest().0.to_vec());
     }
-    let resolve = async |digests: &[Vec<u8>]| {
-        let request = ResolveKeysRequest { digests: digests.to_vec(), ..Default::default() };
-        shop.keys().resolve_keys(request).await.map(tonic::Response::into_inner)
-    };
+    let resolve = async |digests: &[Vec<u8>]| resolve_all(&shop, digests.to_vec()).await;
     let mut alone = Vec::new();
     for digest in &digests {
         alone.push((digest.clone(), shop.resolve(digest).await.0.unwrap()));
@@ -104,12 +106,7 @@ async fn the_largest_answer_about_keys_fits_into_a_message() {
         digests.push(issued.key.digest().0.to_vec());
     }
     store.suspend_account(&Actor::LOCAL, &name, Some(reason()), START).await.unwrap();
-    let answer = shop
-        .keys()
-        .resolve_keys(ResolveKeysRequest { digests, ..Default::default() })
-        .await
-        .unwrap()
-        .into_inner();
+    let answer = resolve_all(&shop, digests).await.unwrap();
     let key = answer.keys.iter().map(FoundKey::encoded_len).max().unwrap();
     assert!(key > 1_600, "both texts are in the answer: {key} bytes");
     // Includes tag and length of each, and larger numbers.
@@ -132,12 +129,7 @@ async fn hundreds_of_keys_of_a_suspended_account_resolve_in_one_call() {
     }
     let reason = domain::Remark::reason(&"\u{5BB5}".repeat(200)).unwrap().unwrap();
     store.suspend_account(&Actor::LOCAL, &name, Some(reason), START).await.unwrap();
-    let answer = shop
-        .keys()
-        .resolve_keys(ResolveKeysRequest { digests, ..Default::default() })
-        .await
-        .unwrap()
-        .into_inner();
+    let answer = resolve_all(&shop, digests).await.unwrap();
     assert_eq!(answer.keys.len(), 400);
     assert!(answer.encoded_len() > LIMITS.message);
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 const TOKEN: (&str, &str) = ("authorization", "Bearer pet_op_0000000000000000000000000000000000");
 
 /// Sends a request without a token.
-async fn send_as_nobody(admin: &Client, method: &str, path: &str) -> Answer {
+pub(super) async fn send_without_token(admin: &Client, method: &str, path: &str) -> Answer {
     admin.send(method, path, &[], "").await
 }
 
@@ -25,7 +25,7 @@ async fn without_a_valid_token_every_admin_operation_is_refused() {
         ("DELETE", "/admin/v1/keys/00000000-0000-0000-0000-000000000000/ban"),
         ("GET", "/admin/v1/operators/current"),
     ] {
-        let refused = send_as_nobody(&admin, method, path).await;
+        let refused = send_without_token(&admin, method, path).await;
         refused.assert_error_body(401, "INVALID_OPERATOR_TOKEN");
         assert_eq!(refused.header("www-authenticate"), r#"Bearer realm="petstore-admin""#);
         assert_eq!(refused.header("cache-control"), "no-store");
@@ -48,8 +48,8 @@ async fn the_admin_api_is_not_on_the_public_port() {
 async fn unknown_paths_and_methods_are_errors_as_on_the_public_port() {
     let shop = TestShop::open().await;
     let admin = shop.admin();
-    send_as_nobody(&admin, "GET", "/admin/v1/nothing").await.assert_error_body(404, "ROUTE_NOT_FOUND");
-    let refused = send_as_nobody(&admin, "PUT", "/admin/v1/accounts").await;
+    send_without_token(&admin, "GET", "/admin/v1/nothing").await.assert_error_body(404, "ROUTE_NOT_FOUND");
+    let refused = send_without_token(&admin, "PUT", "/admin/v1/accounts").await;
     refused.assert_error_body(405, "METHOD_NOT_ALLOWED");
     assert_eq!(refused.header("allow"), "POST, GET, HEAD");
     let refused = admin.send("GET", "/admin/v1/accounts?plan=gold", &[TOKEN], "").await;
@@ -165,7 +165,7 @@ async fn the_admin_document_describes_every_operation_and_its_errors() {
 }
 
 /// Returns an operator's token, as a header field.
-async fn operator(shop: &TestShop, name: &str, role: Role) -> String {
+pub(super) async fn operator(shop: &TestShop, name: &str, role: Role) -> String {
     format!("Bearer {}", shop.operator_token(name, role).await)
 }
 
@@ -217,75 +217,6 @@ async fn an_operator_finds_the_cause_of_a_refusal_and_raises_the_plan() {
     assert_eq!(events["events"][0]["operator"], "boss");
     assert_eq!(events["events"][0]["clientAddress"], "127.0.0.1");
     assert!(!events.to_string().contains(issued["apiKey"].as_str().unwrap()));
-}
-
-#[tokio::test]
-async fn the_limits_of_a_key_are_read_only_with_its_account() {
-    let shop = TestShop::open().await;
-    let boss = shop.admin().with_header("authorization", &operator(&shop, "boss", Role::Admin).await);
-    let key_of = async |account: &str| {
-        boss.post("/admin/v1/accounts", &json!({ "name": account, "plan": "free" })).await.assert_status(201);
-        let issued = boss.post(&format!("/admin/v1/accounts/{account}/keys"), &json!({})).await.json();
-        issued["key"]["id"].as_str().unwrap().to_owned()
-    };
-    let (own, foreign) = (key_of("shop").await, key_of("other").await);
-    let limits = |query: &str| format!("/admin/v1/accounts/shop/limits{query}");
-    boss.get(&limits("")).await.assert_status(200);
-    boss.get(&limits(&format!("?keyId={own}"))).await.assert_status(200);
-    let unknown = "018f0000-0000-7000-8000-000000000000";
-    for (query, status, code) in [
-        (format!("?keyId={foreign}"), 404, "KEY_NOT_FOUND"),
-        (format!("?keyId={unknown}"), 404, "KEY_NOT_FOUND"),
-        ("?keyId=abc".to_owned(), 400, "INVALID_PARAMETER"),
-        ("?keyId=".to_owned(), 400, "INVALID_PARAMETER"),
-        (format!("?keyId={own}&keyId={own}"), 400, "INVALID_PARAMETER"),
-        (format!("?keyid={own}"), 400, "INVALID_PARAMETER"),
-        ("?x=1".to_owned(), 400, "INVALID_PARAMETER"),
-        ("?keyId=%ff".to_owned(), 400, "INVALID_PARAMETER"),
-    ] {
-        boss.get(&limits(&query)).await.assert_error_body(status, code);
-    }
-    let empty = boss.get("/admin/v1/accounts/unknown/limits?keyId=").await;
-    assert_eq!((empty.status(), empty.message().as_str()), (400, "keyId must not be empty"), "{empty:?}");
-    let with_body = boss.send("GET", &limits(""), &[], r#"{"x":1}"#).await;
-    assert_eq!((with_body.status(), with_body.message().as_str()), (400, "x is no member of this object"));
-    let refused = boss.post(&limits(""), &json!({})).await;
-    refused.assert_error_body(405, "METHOD_NOT_ALLOWED");
-    assert_eq!(refused.header("allow"), "GET, HEAD");
-    send_as_nobody(&shop.admin(), "POST", "/limits/1").await.assert_status(404);
-}
-
-#[tokio::test]
-async fn the_limits_of_a_key_are_those_that_its_usage_shows() {
-    for (bans, with_strikes) in [("on", 30), ("off", 0)] {
-        let shop = TestShop::open_with(&["--bans", bans]).await;
-        let boss = shop.admin().with_header("authorization", &operator(&shop, "boss", Role::Admin).await);
-        boss.post("/admin/v1/accounts", &json!({ "name": "shop", "plan": "free" })).await.assert_status(201);
-        let issued = boss.post("/admin/v1/accounts/shop/keys", &json!({})).await.assert_status(201).json();
-        let key = issued["key"]["id"].as_str().unwrap();
-        let client = shop.anonymous().with_key(issued["apiKey"].as_str().unwrap());
-        let shows = async |strikes: u64, has_ban: bool| {
-            eventually(Duration::from_secs(10), async || {
-                let mut usage = client.get("/v1/usage").await.assert_status(200).json();
-                usage.as_object_mut().unwrap().retain(|name, _| name != "plan" && name != "days");
-                let limits = boss.get(&format!("/admin/v1/accounts/shop/limits?keyId={key}")).await;
-                let limits = limits.assert_status(200).json();
-                let expected = (&usage, &json!(strikes), has_ban);
-                let shown = (&limits, &limits["strikes"], limits["ban"].is_object());
-                if shown == expected { Ok(()) } else { Err(format!("{shown:?} instead of {expected:?}")) }
-            })
-            .await;
-        };
-        client.sends(61, "/v1/pets").await.last().unwrap().assert_error(429, "RATE_LIMITED");
-        shop.advance(Duration::from_secs(1));
-        client.sends(30, "/v1/pets").await.last().unwrap().assert_error(429, "RATE_LIMITED");
-        shows(with_strikes, false).await;
-        let ban = format!("/admin/v1/keys/{key}/ban");
-        boss.post(&ban, &json!({ "duration": "1h" })).await.assert_status(201);
-        shows(0, bans == "on").await;
-        boss.send("DELETE", &ban, &[], "").await.assert_status(200);
-        shows(0, false).await;
-    }
 }
 
 #[tokio::test]

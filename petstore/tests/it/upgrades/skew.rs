@@ -1,10 +1,9 @@
 //! A gateway and a core of different releases. A proxy makes the core's answers those of another release.
 
 use petstore_proto::internal::v1::{
-    Answer, CallResponse, ListChangesResponse, ResolveKeysResponse, answer::Outcome,
+    Answer, CallResponse, ListChangesResponse, ResolveKeysResponse, ResolvedKey, answer::Outcome,
 };
-use petstore_testkit::eventually;
-use petstore_testkit::{Client, Installation, Server, grpc::rewriting_proxy};
+use petstore_testkit::{Client, Installation, Server, eventually, grpc::rewriting_proxy};
 use prost::Message;
 use serde_json::json;
 
@@ -56,17 +55,17 @@ fn changed<M: Message + Default>(message: &[u8], change: impl FnOnce(&mut M)) ->
     message.encode_to_vec()
 }
 
+fn with_changed_keys(message: &[u8], change: impl FnMut(&mut ResolvedKey)) -> Vec<u8> {
+    changed(message, |found: &mut ResolveKeysResponse| {
+        found.keys.iter_mut().filter_map(|found| found.key.as_mut()).for_each(change);
+    })
+}
+
 #[tokio::test]
 async fn a_gateway_serves_clients_of_a_newer_core_that_adds_fields_and_values() {
     let shop = Skewed::open(|path, message| {
         let mut message = match path {
-            RESOLVE_KEYS => changed(&message, |found: &mut ResolveKeysResponse| {
-                found
-                    .keys
-                    .iter_mut()
-                    .filter_map(|found| found.key.as_mut())
-                    .for_each(|key| key.plan = UNKNOWN_VALUE);
-            }),
+            RESOLVE_KEYS => with_changed_keys(&message, |key| key.plan = UNKNOWN_VALUE),
             LIST_CHANGES => changed(&message, |feed: &mut ListChangesResponse| {
                 feed.methods.push("petstore.v2.PetStore/GetPet".to_owned());
             }),
@@ -103,13 +102,7 @@ async fn a_gateway_serves_clients_of_a_newer_core_that_adds_fields_and_values() 
 #[tokio::test]
 async fn a_key_in_a_state_that_the_gateway_does_not_know_is_neither_admitted_nor_called_invalid() {
     let shop = Skewed::open(|path, message| match path {
-        RESOLVE_KEYS => changed(&message, |found: &mut ResolveKeysResponse| {
-            found
-                .keys
-                .iter_mut()
-                .filter_map(|found| found.key.as_mut())
-                .for_each(|key| key.state = UNKNOWN_VALUE);
-        }),
+        RESOLVE_KEYS => with_changed_keys(&message, |key| key.state = UNKNOWN_VALUE),
         _ => message,
     })
     .await;
