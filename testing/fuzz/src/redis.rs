@@ -5,11 +5,20 @@ use petstore_gateway::rate_limit::{Decision, LimitStatus, Outcome, fuzz_reply};
 
 const QUOTA: Quota = Quota { per_minute: 60, per_day: 1_000 };
 
-/// A reply has an answer for each step or is refused, and what clients are shown of an answer is within its
-/// limits.
+/// A reply has an answer for each step and no other, or is refused. What clients are shown of an answer is
+/// within its limits. An answer ends with its last field.
 pub(crate) fn redis_reply(input: &[u8]) {
-    for steps in 0..=3 {
-        let Some(replies) = fuzz_reply(input, steps, QUOTA) else { continue };
+    let is_read = |answer: &[u8]| {
+        let head = format!("*2\r\n:1795200000000\r\n${}\r\n", answer.len());
+        let replies = fuzz_reply(&[head.as_bytes(), answer, b"\r\n"].concat(), 1, QUOTA);
+        replies.is_some_and(|replies| replies.iter().all(Option::is_some))
+    };
+    assert!(!is_read(input) || !is_read(&[input, b"\0"].concat()), "bytes after the last field are ignored");
+
+    let read = (0..=3).filter_map(|steps| Some((steps, fuzz_reply(input, steps, QUOTA)?)));
+    let read: Vec<_> = read.collect();
+    assert!(read.len() <= 1, "one reply to several numbers of steps");
+    for (steps, replies) in read {
         assert_eq!(replies.len(), steps);
         for LimitStatus { decision, refused_until, strikes } in replies.into_iter().flatten() {
             let Decision { outcome, now, minute, day, is_strike, struck_out_at, .. } = decision;
