@@ -41,9 +41,16 @@ async fn a_request_without_exactly_one_valid_host_is_refused() {
 async fn every_valid_host_is_accepted() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
-    for host in
-        ["localhost", "api.example.com", "127.0.0.1:8080", "[::1]", "[::1]:8080", "EXAMPLE.com.", "a:"]
-    {
+    for host in [
+        "localhost",
+        "api.example.com",
+        "127.0.0.1:8080",
+        "[::1]",
+        "[::1]:8080",
+        "[v1.fe80::1]",
+        "EXAMPLE.com.",
+        "a:",
+    ] {
         let answer = send_raw(&client, &format!("GET /v1/pets HTTP/1.1\r\nHost: {host}\r\n")).await;
         assert_eq!(answer.status(), 200, "{host}: {answer:?}");
     }

@@ -1,6 +1,6 @@
 //! `POST /v1/pets`.
 
-use petstore_testkit::{Plan, TestShop};
+use petstore_testkit::{Plan, TestShop, raw};
 use serde_json::{Value, json};
 
 use crate::pets::{add, created};
@@ -305,6 +305,13 @@ async fn another_media_type_or_an_encoded_body_is_refused_before_it_is_read() {
         answer.assert_error(415, "UNSUPPORTED_MEDIA_TYPE");
         assert!(answer.message().contains("Content-Type: application/json"), "{answer:?}");
     }
+    let without_its_body = format!(
+        "POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\nContent-Type: text/plain\r\n\
+         Content-Length: 9\r\n\r\n",
+        client.key()
+    );
+    let answer = raw::answer(&raw::exchange(client.address(), without_its_body.as_bytes()).await);
+    answer.assert_error(415, "UNSUPPORTED_MEDIA_TYPE");
 }
 
 #[tokio::test]

@@ -64,7 +64,8 @@ async fn an_export_can_read_from_a_core() {
     let installation = with_pets().await;
     let server = installation.start(&PORTS).await;
     let url = format!("http://{}", server.address("gRPC"));
-    let exit = export(&installation, &["--core-url", &url]).await;
+    let without_a_store = petstore();
+    let exit = export(&without_a_store, &["--core-url", &url]).await;
     assert_eq!((exit.code, exit.stdout.as_str()), (Some(0), PETS), "{exit:?}");
 }
 

@@ -190,7 +190,8 @@ async fn an_import_over_grpc_outlives_the_core() {
     let installation = petstore();
     let address = format!("unix://{}/core.sock", installation.folder().display());
     let core = ["core", "--grpc-addr", &address, "--admin-addr", "127.0.0.1:0"];
-    fs::write(installation.folder().join("pets.ndjson"), lines(20_000)).unwrap();
+    let without_a_store = petstore();
+    fs::write(without_a_store.folder().join("pets.ndjson"), lines(20_000)).unwrap();
     let running = installation.start(&core).await;
     let args = ["import", "pets.ndjson", "--core-url", &address];
     let crash_and_come_back = async {
@@ -202,7 +203,7 @@ async fn an_import_over_grpc_outlives_the_core() {
         running.crash().await;
         installation.start(&core).await
     };
-    let (exit, _running) = tokio::join!(installation.run(&args), crash_and_come_back);
+    let (exit, _running) = tokio::join!(without_a_store.run(&args), crash_and_come_back);
     assert_eq!(exit.code, Some(0), "{exit:?}");
     assert_lines(&installation, 20_000).await;
 }

@@ -40,7 +40,7 @@ async fn pets_added_while_the_answer_to_begin_is_delayed_are_kept() {
     shop.warm_up(&callers).await;
     for _ in 0..if is_long() { 10 } else { 1 } {
         let begin = |message| MessageSite { statement: "BEGIN".to_owned(), side: Side::Backend, message };
-        let held = Action::Hold(if is_long() { LONG_HOLD_INTERVAL } else { HOLD_INTERVAL });
+        let held = Action::Hold(LONG_HOLD_INTERVAL);
         let inject = |message| shop.proxy.inject(MessageFault::at(&begin(message), held), BEGIN_TIMEOUT);
         let (one, other) = tokio::join!(inject("CommandComplete"), inject("ReadyForQuery"));
         assert!(one.is_some() && other.is_some(), "nothing begins a transaction");
