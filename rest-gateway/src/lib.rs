@@ -15,6 +15,8 @@ mod fair_queue;
 mod gateway;
 mod json;
 pub mod keys;
+#[cfg(test)]
+mod logged;
 mod metrics;
 mod openapi;
 mod operation;

@@ -203,3 +203,114 @@ pub(super) fn is_refused_login(error: &sqlx::Error) -> bool {
 pub(super) fn is_unknown_database(error: &sqlx::Error) -> bool {
     sqlstate(error) == Some("3D000")
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::fs;
+
+    use sea_orm::{
+        ConnectionTrait,
+        sqlx::{ConnectOptions, Executor, sqlite::SqliteConnectOptions},
+    };
+
+    use super::*;
+    use crate::store::test_support::store_database;
+
+    fn failed(error: sqlx::Error) -> DbErr {
+        DbErr::Exec(RuntimeErr::SqlxError(error.into()))
+    }
+
+    /// Returns the error of SQLite for a file with this content, or for a missing file.
+    pub(in crate::store) async fn error_of_sqlite(content: Option<&str>) -> sqlx::Error {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("petstore.db");
+        if let Some(content) = content {
+            fs::write(&path, content).unwrap();
+        }
+        match SqliteConnectOptions::new().filename(path).connect().await {
+            Ok(mut connection) => connection.execute("SELECT * FROM sqlite_master").await.unwrap_err(),
+            Err(error) => error,
+        }
+    }
+
+    #[test]
+    fn a_cut_connection_is_an_outage_that_a_retry_may_pass() {
+        use ErrorKind::{BrokenPipe, ConnectionReset, NotFound, UnexpectedEof};
+        let kinds = [(ConnectionReset, true), (UnexpectedEof, true), (BrokenPipe, true), (NotFound, false)];
+        for (kind, is_cut) in kinds {
+            let error = sqlx::Error::Io(kind.into());
+            assert_eq!(is_hang_up(&error), is_cut, "{kind}");
+            assert!(!keeps_connection_usable(&error) && !is_damage(&error), "{kind}");
+            let error = failed(error);
+            assert!(is_outage(&error) && is_passing(&error) && !is_refusal(&error), "{kind}");
+        }
+        let garbled = || sqlx::Error::Protocol("no server".to_owned());
+        assert!(is_hang_up(&garbled()) && !is_hang_up(&sqlx::Error::PoolClosed));
+        assert!(is_outage(&DbErr::Conn(RuntimeErr::SqlxError(garbled().into()))));
+        assert!(!is_outage(&failed(garbled())), "it may be a mistake of this program");
+        assert!(!is_outage(&DbErr::RecordNotInserted) && !is_passing(&DbErr::RecordNotInserted));
+    }
+
+    #[test]
+    fn a_connection_is_slow_if_it_was_not_there_in_time() {
+        let in_time =
+            [failed(sqlx::Error::PoolClosed), DbErr::ConnectionAcquire(ConnAcquireErr::ConnectionClosed)];
+        let late = [failed(sqlx::Error::PoolTimedOut), DbErr::ConnectionAcquire(ConnAcquireErr::Timeout)];
+        assert!(late.iter().all(is_slow_connection) && !in_time.iter().any(is_slow_connection));
+        assert!(in_time.iter().chain(&late).all(is_outage));
+    }
+
+    #[tokio::test]
+    async fn errors_of_sqlite_are_classified_by_their_code() {
+        let missing = error_of_sqlite(None).await;
+        assert!(keeps_connection_usable(&missing) && !is_damage(&missing));
+        let missing = failed(missing);
+        assert!(is_not_permitted(&missing) && is_outage(&missing));
+        assert!(!is_no_database(&missing) && !is_locked(&missing) && !is_refusal(&missing));
+        let text = error_of_sqlite(Some(&"a text ".repeat(1_000))).await;
+        assert!(is_damage(&text));
+        let text = failed(text);
+        assert!(is_no_database(&text) && is_refusal(&text));
+        assert!(!is_not_permitted(&text) && !is_outage(&text) && !is_locked(&text) && !is_passing(&text));
+    }
+
+    #[tokio::test]
+    async fn errors_of_postgresql_are_classified_by_their_code() {
+        let database = store_database().await;
+        let server = sea_orm::Database::connect(database.url()).await.unwrap();
+        for (code, properties) in [
+            ("08006", "outage passing"),
+            ("25006", "outage"),
+            ("25P03", "outage passing"),
+            ("28P01", "outage login"),
+            ("3D000", "outage unknown"),
+            ("40001", "outage passing race refusal"),
+            ("42601", "refusal"),
+            ("55P03", "outage lock"),
+            ("57P01", "outage passing"),
+            ("XX001", "damage refusal"),
+        ] {
+            let raise = format!("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{code}'; END $$");
+            let error = server.execute_unprepared(&raise).await.unwrap_err();
+            let reported = sqlx_error(&error).unwrap();
+            let has = [
+                (is_outage(&error), "outage"),
+                (is_damage(reported), "damage"),
+                (is_passing(&error), "passing"),
+                (is_lost_race(&error), "race"),
+                (is_refused_login(reported), "login"),
+                (is_unknown_database(reported), "unknown"),
+                (is_lock_timeout(&error), "lock"),
+                (is_refusal(&error), "refusal"),
+            ];
+            let has: Vec<_> = has.iter().filter(|(has, _)| *has).map(|(_, name)| *name).collect();
+            assert_eq!(has.join(" "), properties, "{code}");
+            assert!(keeps_connection_usable(reported), "{code}");
+            assert_eq!(is_key_timeout(&error, "inline_code_block"), code == "55P03", "{code}");
+            assert!(!is_key_timeout(&error, "another_index"), "{code}");
+        }
+        let error =
+            server.execute_unprepared("SELECT pg_terminate_backend(pg_backend_pid())").await.unwrap_err();
+        assert!(!keeps_connection_usable(sqlx_error(&error).unwrap()), "{error}");
+    }
+}

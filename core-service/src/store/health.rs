@@ -106,3 +106,41 @@ async fn identity(path: &Path) -> io::Result<Option<(u64, u64)>> {
         Err(error) => Err(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_is_in_place_until_it_or_its_log_is_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, log, other] =
+            ["petstore.db", "petstore.db-wal", "other"].map(|name| folder.path().join(name));
+        let health = Health::default();
+        assert!(health.path().is_none() && health.is_file_in_place().await);
+        for file in [&path, &other] {
+            fs::write(file, "").await.unwrap();
+        }
+        health.open_file(&path).await.unwrap();
+        assert_eq!(health.path(), Some(path.as_path()));
+        assert!(health.is_file_in_place().await);
+        fs::write(&log, "").await.unwrap();
+        assert!(!health.is_file_in_place().await);
+        fs::remove_file(&log).await.unwrap();
+        assert!(health.is_file_in_place().await);
+        fs::rename(&other, &path).await.unwrap();
+        assert!(!health.is_file_in_place().await);
+        assert!(!health.is_replaced());
+        health.give_up_file();
+        assert!(health.is_replaced());
+    }
+
+    #[tokio::test]
+    async fn only_reported_damage_is_recorded() {
+        let health = Health::default();
+        health.record(&sqlx::Error::PoolClosed);
+        assert!(!health.is_damaged());
+        health.record(&fault::tests::error_of_sqlite(Some(&"a text ".repeat(1_000))).await);
+        assert!(health.clone().is_damaged());
+    }
+}

@@ -139,7 +139,30 @@ fn operation(sql: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use petstore_telemetry::metrics::Exposition;
+
     use super::*;
+    use crate::{domain::NewPet, store::test_support::new_store};
+
+    #[tokio::test]
+    async fn metrics_name_the_engine_and_the_pools_that_it_has() {
+        let (store, _home) = new_store().await;
+        let (store, statements) = store.counted();
+        let metrics = Exposition::default();
+        metrics.add(store.pool_metrics());
+        metrics.add(statements.collectors());
+        store.insert_pet(NewPet::named("Rex")).await.unwrap();
+        let text = metrics.text();
+        for (part, is_shown) in [
+            ("pool_name=\"writer\"", true),
+            ("pool_name=\"gets\"", !store.is_sqlite()),
+            ("system_name=\"sqlite\"", store.is_sqlite()),
+            ("system_name=\"postgresql\"", !store.is_sqlite()),
+            ("petstore_db_failures_total", false),
+        ] {
+            assert_eq!(text.contains(part), is_shown, "{part}: {text}");
+        }
+    }
 
     #[test]
     fn a_statements_span_names_its_first_table() {

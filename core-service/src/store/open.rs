@@ -125,3 +125,19 @@ pub enum OpenError {
     #[error("cannot open {0}")]
     Other(String, #[source] Cause),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_of_a_schema_is_its_newest_applied_migration() {
+        let schema = [
+            ("m0007_orders", MigrationState::Applied),
+            ("m0008_bans", MigrationState::Applied),
+            ("m0009_usage", MigrationState::Pending),
+        ];
+        let schema = schema.map(|(name, state)| Migration { name: name.to_owned(), state });
+        assert_eq!((version(&[]), version(&schema)), (0, 8));
+    }
+}

@@ -283,12 +283,28 @@ mod tests {
     use tower::{BoxError, service_fn};
 
     use super::*;
-    use crate::{core_client::permits::MAX_OF_ACCOUNT, request_id::RequestId};
+    use crate::{core_client::permits::MAX_OF_ACCOUNT, logged::Logged, request_id::RequestId};
 
     fn caller() -> Caller {
         let named = HeaderMap::from_iter([("x-request-id".parse().unwrap(), "abcdefgh".parse().unwrap())]);
         let request_id = RequestId::from_headers(&named, &Clock::manual(UnixMillis(0)).0);
         Caller { account_id: 1, plan: Plan::Free, request_id }
+    }
+
+    #[test]
+    fn only_a_fault_of_the_service_is_logged_as_an_error() {
+        let logged = Logged::of("core_client::client");
+        let mut not_answering = Status::unavailable("");
+        not_answering.set_source(Arc::new(CoreNotAnswering));
+        for (status, level) in [
+            (Status::internal("a fault"), tracing::Level::ERROR),
+            (Status::unavailable("busy"), tracing::Level::WARN),
+            (not_answering, tracing::Level::DEBUG),
+            (Status::not_found("no such pet"), tracing::Level::DEBUG),
+        ] {
+            log(&ApiError::from(&status), &status, &caller());
+            assert_eq!(logged.levels(), [level], "{status:?}");
+        }
     }
 
     #[tokio::test]

@@ -87,7 +87,7 @@ mod tests {
     use futures_util::poll;
     use hyper_util::rt::TokioIo;
     use tokio::{
-        io::{AsyncReadExt, AsyncWriteExt, duplex},
+        io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, duplex},
         time::sleep,
     };
 
@@ -108,6 +108,19 @@ mod tests {
         let mut received = String::new();
         peer.read_to_string(&mut received).await.unwrap();
         assert_eq!(received, "HEADERSDATAHEADERSDATA");
+    }
+
+    #[tokio::test]
+    async fn several_slices_are_one_write() {
+        let (socket, mut peer) = duplex(1_024);
+        let mut connection = TokioIo::new(CoalescedWrites::from(TokioIo::new(socket)));
+        let slices = ["HEADERS", "DATA"].map(|slice| io::IoSlice::new(slice.as_bytes()));
+        assert!(connection.is_write_vectored());
+        assert_eq!(connection.write_vectored(&slices).await.unwrap(), 11);
+        connection.shutdown().await.unwrap();
+        let mut received = String::new();
+        peer.read_to_string(&mut received).await.unwrap();
+        assert_eq!(received, "HEADERSDATA");
     }
 
     #[tokio::test]

@@ -67,6 +67,23 @@ mod tests {
     use std::io;
 
     use super::*;
+    use crate::logged::Logged;
+
+    #[test]
+    fn reports_that_the_core_begins_to_refuse_are_logged_once() {
+        let (answers, logged) = (ReportAnswers::new("a report"), Logged::of("core_client::failure"));
+        let refused = || Err::<(), _>(Status::invalid_argument("not valid"));
+        for (answer, judged, lines) in [
+            (Err(Status::unavailable("busy")), None, 0),
+            (refused(), Some(None), 1),
+            (refused(), Some(None), 0),
+            (Ok(()), Some(Some(())), 0),
+            (refused(), Some(None), 1),
+        ] {
+            assert_eq!(answers.judge(answer).ok(), judged);
+            assert_eq!(logged.levels().len(), lines);
+        }
+    }
 
     #[derive(Debug, thiserror::Error)]
     #[error("a layer of the transport")]

@@ -242,6 +242,8 @@ mod tests {
         let (bans, key) = (ImposedBans::default(), key(None));
         bans.impose(&key, START, START);
         let [report] = &bans.unreported()[..] else { panic!("one ban is to be reported") };
+        let sent = report.to_core().ban.map(|ban| (ban.imposed_at_ms, ban.ends_at_ms));
+        assert_eq!(sent, Some((START.as_i64(), START.plus(5 * MINUTE).as_i64())));
         bans.answered(report);
         assert_eq!((bans.unreported(), bans.last_ban(&key).is_some()), (vec![], true), "it holds");
 

@@ -204,3 +204,93 @@ async fn within_deadline<T>(call: impl Future<Output = Result<Response<T>, Statu
 fn overdue() -> Status {
     Status::deadline_exceeded("no answer in time")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use http::Request;
+    use tonic::body::Body;
+    use tower::{BoxError, ServiceExt, service_fn};
+    use tracing::Level;
+
+    use super::*;
+    use crate::{core_client::CoreTransport, keys::testing::CoreDouble, logged::Logged};
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Core {
+        Present,
+        Refusing,
+        Away,
+    }
+    use Core::{Away, Present, Refusing};
+
+    /// Returns the service of a core whose state the test sets.
+    fn service() -> (KeyService, Arc<Mutex<Core>>) {
+        let state = Arc::new(Mutex::new(Present));
+        let (core, seen) = (CoreDouble::new(), Arc::clone(&state));
+        let core = service_fn(move |request: Request<Body>| {
+            let (core, state) = (core.transport(), *seen.lock().unwrap());
+            async move {
+                match state {
+                    Present => core.oneshot(request).await,
+                    Refusing => Ok(Status::internal("a fault").into_http()),
+                    Away => Err(BoxError::from("connection refused")),
+                }
+            }
+        });
+        (KeyService::new(CoreTransport::new(core).into()), state)
+    }
+
+    #[tokio::test]
+    async fn a_core_that_refuses_to_list_changes_is_logged_once_and_so_is_its_return() {
+        let (service, core) = service();
+        let logged = Logged::of("keys::core");
+        for (state, level) in [
+            (Present, Level::INFO),
+            (Present, Level::TRACE),
+            (Refusing, Level::WARN),
+            (Refusing, Level::TRACE),
+            (Away, Level::DEBUG),
+            (Present, Level::INFO),
+            (Away, Level::DEBUG),
+            (Present, Level::TRACE),
+        ] {
+            *core.lock().unwrap() = state;
+            let listed = service.list_changes(0).await;
+            assert_eq!(listed.is_ok(), state == Present);
+            let expected = Some(level).filter(|level| *level != Level::TRACE);
+            assert_eq!(logged.levels(), Vec::from_iter(expected), "{listed:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_core_that_does_not_resolve_keys_is_logged_once() {
+        let (service, core) = service();
+        let logged = Logged::of("keys::core");
+        for (state, level) in [
+            (Away, Level::DEBUG),
+            (Refusing, Level::WARN),
+            (Refusing, Level::DEBUG),
+            (Away, Level::DEBUG),
+            (Refusing, Level::WARN),
+        ] {
+            *core.lock().unwrap() = state;
+            assert_eq!(service.resolve(&[]).await.map(drop), Err(CoreAway));
+            assert_eq!(logged.levels(), [level]);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_core_that_lacks_methods_is_logged_once_and_so_is_its_upgrade() {
+        let (service, _) = service();
+        let logged = Logged::of("keys::core");
+        let all = METHODS.map(str::to_owned);
+        for (methods, expected) in
+            [(&all[..], &[][..]), (&all[1..], &[Level::ERROR]), (&[], &[]), (&all, &[Level::INFO])]
+        {
+            service.note_methods(methods);
+            assert_eq!(logged.levels(), expected);
+        }
+    }
+}

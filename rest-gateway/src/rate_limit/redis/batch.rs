@@ -145,3 +145,49 @@ impl Drop for Slot {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rate_limit::{RedisDeadlines, RedisSettings};
+
+    fn shared() -> Arc<Shared> {
+        let urls = vec!["redis://127.0.0.1:1".parse().unwrap()];
+        let settings = RedisSettings { urls, deadlines: RedisDeadlines::default(), clock: None };
+        StepQueue::new(Connection::new(settings).unwrap()).0
+    }
+
+    fn queued() -> (Queued, oneshot::Receiver<Result<Reply, RedisCallError>>) {
+        let (answer, reply) = oneshot::channel();
+        (Queued { step: Step::probe("probe"), answer }, reply)
+    }
+
+    #[tokio::test]
+    async fn a_batch_is_bounded_and_omits_callers_that_have_given_up() {
+        let (shared, mut replies) = (shared(), Vec::new());
+        for number in 0..2 * MAX_BATCH {
+            let (queued, reply) = queued();
+            assert_eq!(shared.enqueue(queued), number == 0, "there is one slot");
+            replies.push(reply);
+        }
+        replies.truncate(MAX_BATCH + 1);
+        let mut state = shared.state.lock();
+        assert_eq!([(); 3].map(|()| state.gather().len()), [MAX_BATCH, 1, 0]);
+    }
+
+    #[tokio::test]
+    async fn a_slot_is_free_however_its_task_ends() {
+        let shared = shared();
+        let (first, _reply) = queued();
+        assert!(shared.enqueue(first));
+        drop(Slot { shared: Arc::clone(&shared), is_taken: true });
+        assert_eq!(shared.state.lock().slots, 0);
+        shared.state.lock().queue.clear();
+        let (second, _) = queued();
+        assert!(shared.enqueue(second));
+        let mut slot = Slot { shared: Arc::clone(&shared), is_taken: true };
+        assert!(slot.gather().await.is_none(), "its caller has given up");
+        drop(slot);
+        assert_eq!(shared.state.lock().slots, 0);
+    }
+}

@@ -108,4 +108,17 @@ mod tests {
             assert!(codes.iter().all(|code| RedisCallError::from_code(code) == error), "{error:?}");
         }
     }
+
+    #[test]
+    fn an_error_of_the_connection_is_classified_by_its_kind() {
+        for (kind, error) in [
+            (ErrorKind::Io, RedisCallError::Unreachable),
+            (ErrorKind::AuthenticationFailed, RedisCallError::Denied),
+            (ErrorKind::Parse, RedisCallError::Protocol),
+            (ErrorKind::ClusterConnectionNotFound, RedisCallError::Cluster),
+            (ErrorKind::InvalidClientConfig, RedisCallError::Refused),
+        ] {
+            assert_eq!(RedisCallError::from(RedisError::from((kind, ""))), error);
+        }
+    }
 }

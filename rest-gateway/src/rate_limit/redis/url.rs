@@ -61,6 +61,7 @@ mod tests {
     #[test]
     fn neither_user_nor_password_is_ever_shown() {
         let url: RedisUrl = "rediss://USER:SECRET@redis.example:7000/2".parse().unwrap();
+        assert!(url.has_tls());
         assert_eq!(url.to_string(), "rediss://redis.example:7000/2");
         assert_eq!(format!("{url:?}"), "rediss://redis.example:7000/2");
         let refused = "redis://USER:SECRET@[::1".parse::<RedisUrl>().unwrap_err();
@@ -70,6 +71,7 @@ mod tests {
     #[test]
     fn port_and_database_default_to_those_of_redis() {
         let url: RedisUrl = "redis://localhost".parse().unwrap();
+        assert!(!url.has_tls());
         assert_eq!(url.to_string(), "redis://localhost:6379/0");
     }
 

@@ -62,6 +62,12 @@ async fn records_keep_the_form_that_other_releases_read_and_write() {
 async fn all_state_of_an_account_is_in_one_slot() {
     let cluster = RedisCluster::start(3).await;
     let (limiter, _) = patient_limiter(&cluster.urls());
+    let mut shards: Vec<_> =
+        limiter.shards().await.iter().map(|shard| format!("redis://{}", shard.node)).collect();
+    shards.sort();
+    let mut urls = cluster.urls();
+    urls.sort();
+    assert_eq!(shards, urls);
     for account in 1..=20 {
         for _ in 0..2 {
             limiter.take(&key(account, "a{b}"), Quota { per_minute: 1, per_day: 9 }, NEVER).await.unwrap();
