@@ -1,7 +1,8 @@
-use futures_util::{StreamExt, stream};
+use futures_util::{StreamExt, future::join_all, stream};
 use petstore_proto::v1::{
     BatchCreatePetsRequest, ImportLine, ImportPetsRequest, ImportPetsResponse, ListPetsRequest,
 };
+use petstore_test_servers::eventually;
 
 use super::*;
 
@@ -102,4 +103,27 @@ async fn bulk_calls_wait_and_leave_capacity_to_others() {
     let (created, ()) = tokio::join!(client.batch_create_pets(batch), meanwhile);
     let created = created.unwrap().into_inner().pets;
     assert_eq!((created[0].id, created[0].name.as_str()), (2, "Rex"));
+}
+
+#[tokio::test]
+async fn idle_imports_leave_capacity_to_other_bulk_calls() {
+    let mut shop = Shop::open().await;
+    shop.core.import_idle_timeout = Duration::from_mins(1);
+    let idle = join_all((0..LIMITS.chunks).map(async |number| {
+        let import_id = format!("idle-{number}");
+        let first = ImportPetsRequest { import_id, ..message(vec![line(1, "Rex")]) };
+        shop.client().import_pets(stream::iter([first]).chain(stream::pending())).await
+    }));
+    let others = async {
+        eventually(Duration::from_secs(20), async || {
+            let pets = shop.client().list_pets(ListPetsRequest::default()).await.unwrap().into_inner().pets;
+            if pets.len() == LIMITS.chunks { Ok(()) } else { Err(format!("{} are idle", pets.len())) }
+        })
+        .await;
+        assert_eq!(import(&shop, vec![message(vec![line(1, "Tom")])]).await.unwrap().created, 1);
+    };
+    tokio::select! {
+        ended = idle => panic!("{ended:?}"),
+        () = others => {}
+    }
 }
