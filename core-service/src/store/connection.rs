@@ -51,6 +51,8 @@ pub(super) type Observer = Arc<dyn Fn(&metric::Info<'_>) + Send + Sync>;
 /// Settings for making connections and for keeping them.
 pub(super) struct Settings {
     pub(super) target: Target,
+    /// `true` if every job writes.
+    pub(super) is_for_writes: bool,
     /// Number of connections, and so of jobs that run concurrently.
     pub(super) connections: usize,
     /// Maximum run time of a job, after which its connection is closed. `None` if closing would not stop the

@@ -62,6 +62,11 @@ pub(super) fn keeps_connection_usable(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(_)) && !is_fatal(error)
 }
 
+/// Returns `true` if the server takes no writes: it is a standby, or was made read-only.
+pub(super) fn is_read_only(error: &sqlx::Error) -> bool {
+    sqlstate(error) == Some("25006")
+}
+
 /// Returns `true` if the database refused the statement because of its contents, or because of concurrent
 /// changes. With other contents it may succeed at once.
 pub(super) fn is_refusal(error: &DbErr) -> bool {

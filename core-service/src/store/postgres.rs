@@ -86,12 +86,15 @@ fn settings(address: &PostgresAddress, connections: usize, of: Use, health: &Hea
     // would cost more than executing them. Of other statements a generic plan could read far more rows than
     // necessary.
     let is_batched = matches!(of, Use::BatchedReads | Use::BatchedWrites);
-    let options = connect_options(address).options(SERVER_LIMITS).options([
-        ("default_transaction_read_only", if is_read_only { "on" } else { "off" }),
-        ("plan_cache_mode", if is_batched { "force_generic_plan" } else { "force_custom_plan" }),
-    ]);
+    let plans = if is_batched { "force_generic_plan" } else { "force_custom_plan" };
+    let mut options = connect_options(address).options(SERVER_LIMITS).options([("plan_cache_mode", plans)]);
+    if is_read_only {
+        // Not set to `off` otherwise: an operator may have made a server read-only that others replace.
+        options = options.options([("default_transaction_read_only", "on")]);
+    }
     Settings {
         target: Target::Postgres(Box::new(options)),
+        is_for_writes: !is_read_only,
         connections,
         // Longer than the server's limit on statements, and than a caller waits.
         job_timeout: Some(Duration::from_millis(2_500)),

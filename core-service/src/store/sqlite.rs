@@ -40,6 +40,7 @@ fn connections(options: SqliteConnectOptions, connections: usize, health: Health
     Connections::new(Settings {
         target: Target::Sqlite(Box::new(options)),
         connections,
+        is_for_writes: false,
         job_timeout: None, // to close a connection does not stop what SQLite is doing
         lifetimes: None,   // a file does not hang up
         health,

@@ -39,6 +39,11 @@ const PORTS: [&str; 6] =
 /// Account of [`key_of_new_account`].
 const ACCOUNT: &str = "acme";
 
+/// Returns the number of rounds, in the short or in the long form (`PETSTORE_TEST_LONG=1`).
+fn rounds(short: usize, long: usize) -> usize {
+    if std::env::var_os("PETSTORE_TEST_LONG").is_some() { long } else { short }
+}
+
 /// Returns the arguments that run `serve` on free ports.
 fn serve<'a>(flags: &[&'a str]) -> Vec<&'a str> {
     [["serve"].as_slice(), &PORTS, flags].concat()

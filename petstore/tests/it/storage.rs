@@ -6,6 +6,7 @@ mod lost_pets;
 mod postgres_outages;
 mod postgres_tls;
 mod power_cuts;
+mod promotion;
 mod replicas;
 mod sqlite_faults;
 pub(crate) mod waiting_writes;

@@ -4,7 +4,7 @@ use std::{
     panic::AssertUnwindSafe,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -116,6 +116,13 @@ impl Owner {
 
     /// Returns the connection that is kept, or a new one.
     async fn connect(&mut self, deadline: Instant) -> Result<OpenConnection, DbErr> {
+        if self
+            .connection
+            .as_ref()
+            .is_some_and(|open| self.shared.stale.is_replaced(open.opened_at.elapsed()))
+        {
+            self.close_in_background();
+        }
         if let Some(mut connection) = self.connection.take()
             && (!self.may_be_stale(&connection) || connection.answers(deadline).await)
         {
@@ -151,6 +158,11 @@ impl Owner {
                 job.work.fail(failure);
             }
             return;
+        }
+        if connection.session.is_read_only() {
+            self.shared.stale.record_read_only();
+        } else if self.shared.settings.is_for_writes && connection.session.has_succeeded() {
+            self.shared.stale.record_write();
         }
         connection.used_at = Instant::now();
         let is_old = self.expires_at(&connection).is_some_and(|end| end <= connection.used_at);
@@ -238,11 +250,21 @@ pub(super) struct StaleConnections {
     start: Instant,
     /// Milliseconds after `start`, rounded up; 0 for no failure.
     failed_at: AtomicU64,
+    /// `true` if the server refused the last write because it takes none.
+    is_read_only: AtomicBool,
+    /// Time at which another server may have replaced a read-only one, in milliseconds after `start`, rounded
+    /// up; 0 for never. Connections that were opened before are closed, because the old server may run on.
+    replaced_at: AtomicU64,
 }
 
 impl StaleConnections {
     pub(super) fn new() -> Self {
-        Self { start: Instant::now(), failed_at: AtomicU64::new(0) }
+        Self {
+            start: Instant::now(),
+            failed_at: AtomicU64::new(0),
+            is_read_only: AtomicBool::new(false),
+            replaced_at: AtomicU64::new(0),
+        }
     }
 
     /// Records that a connection has failed just now.
@@ -258,6 +280,31 @@ impl StaleConnections {
             && self.failed_at.load(Ordering::Relaxed) > 0
     }
 
+    /// Records that the server takes no writes. While this lasts, connections are opened again once a second at
+    /// most.
+    fn record_read_only(&self) {
+        self.is_read_only.store(true, Ordering::Relaxed);
+        let now = self.elapsed_millis().saturating_add(1);
+        if now >= self.replaced_at.load(Ordering::Relaxed).saturating_add(1_000) {
+            self.replaced_at.fetch_max(now, Ordering::Relaxed);
+        }
+    }
+
+    /// Records that the server has taken a write. If the last write was refused, it may be another server than
+    /// that of the connections that read.
+    fn record_write(&self) {
+        if self.is_read_only.load(Ordering::Relaxed) && self.is_read_only.swap(false, Ordering::Relaxed) {
+            self.replaced_at.fetch_max(self.elapsed_millis().saturating_add(1), Ordering::Relaxed);
+        }
+    }
+
+    /// Returns `true` if a connection that has been open for `open_for` may lead to a server that was replaced.
+    fn is_replaced(&self, open_for: Duration) -> bool {
+        let replaced_at = self.replaced_at.load(Ordering::Relaxed);
+        let open_for = u64::try_from(open_for.as_millis()).unwrap_or(u64::MAX);
+        replaced_at > 0 && self.elapsed_millis().saturating_sub(open_for) <= replaced_at
+    }
+
     fn elapsed_millis(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
@@ -271,7 +318,7 @@ mod tests {
     fn only_a_connection_last_used_before_a_failure_is_stale() {
         let stale = StaleConnections {
             start: Instant::now().checked_sub(Duration::from_mins(1)).unwrap(),
-            failed_at: AtomicU64::new(0),
+            ..StaleConnections::new()
         };
         assert!(!stale.include(Duration::from_secs(10)), "nothing has failed yet");
         stale.failed_at.store(30_000, Ordering::Relaxed);
@@ -279,6 +326,25 @@ mod tests {
         assert!(!stale.include(Duration::from_secs(20)));
         stale.record_failure();
         assert!(stale.include(Duration::ZERO), "a failure of this millisecond");
+    }
+
+    #[test]
+    fn connections_are_opened_again_once_a_second_while_the_server_is_read_only_and_once_more_after() {
+        let stale = StaleConnections {
+            start: Instant::now().checked_sub(Duration::from_mins(1)).unwrap(),
+            ..StaleConnections::new()
+        };
+        stale.record_write();
+        assert!(!stale.is_replaced(Duration::from_secs(10)), "no write was refused");
+        stale.replaced_at.store(59_900, Ordering::Relaxed);
+        stale.record_read_only();
+        assert!(!stale.is_replaced(Duration::from_millis(50)), "they have just been opened again");
+        stale.replaced_at.store(58_900, Ordering::Relaxed);
+        stale.record_read_only();
+        assert!(stale.is_replaced(Duration::from_millis(50)));
+        stale.replaced_at.store(59_900, Ordering::Relaxed);
+        stale.record_write();
+        assert!(stale.is_replaced(Duration::from_millis(50)), "the first write may be to another server");
     }
 
     #[test]

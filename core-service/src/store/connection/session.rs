@@ -26,6 +26,8 @@ pub(in crate::store) struct Session {
     is_in_doubt: AtomicBool,
     /// `true` if a statement of this job has failed.
     has_failed: AtomicBool,
+    /// `true` if the server has refused a write of this job because it takes none.
+    is_read_only: AtomicBool,
 }
 
 impl Session {
@@ -37,6 +39,7 @@ impl Session {
             health,
             is_in_doubt: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
+            is_read_only: AtomicBool::new(false),
         }
     }
 
@@ -44,12 +47,23 @@ impl Session {
     pub(super) fn begin_job(&mut self, observer: Option<Observer>) {
         self.observer = observer;
         *self.has_failed.get_mut() = false;
+        *self.is_read_only.get_mut() = false;
     }
 
     /// Returns `true` if the connection can be used again: everything sent was answered, and every
     /// transaction has ended.
     pub(super) fn is_usable(&self) -> bool {
         !self.is_in_doubt.load(Ordering::Relaxed)
+    }
+
+    /// Returns `true` if no statement of the last job failed.
+    pub(super) fn has_succeeded(&self) -> bool {
+        !self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// Returns `true` if the server has refused a write of the last job because it takes none.
+    pub(super) fn is_read_only(&self) -> bool {
+        self.is_read_only.load(Ordering::Relaxed)
     }
 
     pub(super) async fn begin(&self) -> Result<(), DbErr> {
@@ -133,6 +147,9 @@ impl Session {
             Ok(_) => true,
             Err(error) => {
                 self.has_failed.store(true, Ordering::Relaxed);
+                if fault::is_read_only(error) {
+                    self.is_read_only.store(true, Ordering::Relaxed);
+                }
                 self.health.record(error);
                 fault::keeps_connection_usable(error)
             }

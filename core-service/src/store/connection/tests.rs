@@ -57,6 +57,7 @@ fn one_connection(url: &crate::DatabaseUrl) -> Settings {
     Settings {
         target,
         connections: 1,
+        is_for_writes: false,
         job_timeout: Some(ANSWER_TIMEOUT),
         lifetimes: None,
         health: Health::default(),

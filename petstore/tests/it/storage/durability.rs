@@ -23,15 +23,10 @@ use petstore_testkit::{
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::{key_without_limits, pets::created, petstore_on};
+use crate::{key_without_limits, pets::created, petstore_on, rounds};
 
 /// Time within which a gateway recovers when its core is back, on a busy machine.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Returns the number of rounds, in the short or in the long form.
-fn rounds(short: usize, long: usize) -> usize {
-    if std::env::var_os("PETSTORE_TEST_LONG").is_some() { long } else { short }
-}
 
 #[tokio::test]
 async fn an_answer_cut_off_after_the_commit_adds_one_pet() {
@@ -94,14 +89,14 @@ async fn a_core_killed_under_load_loses_and_duplicates_nothing() {
 }
 
 /// Clients that each add one pet after the other, and retry with the same key until it is acknowledged.
-struct Load {
+pub(super) struct Load {
     is_over: Arc<AtomicBool>,
-    history: History,
+    pub(super) history: History,
     clients: JoinSet<()>,
 }
 
 impl Load {
-    fn start(gateway: &Server, key: &str) -> Self {
+    pub(super) fn start(gateway: &Server, key: &str) -> Self {
         let (is_over, numbers) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicI64::new(0)));
         let (history, target) = (History::default(), Target::new(gateway.address("REST"), 0));
         let senders = [Sender { account: 0, key: key.to_owned() }];
@@ -118,7 +113,7 @@ impl Load {
         Self { is_over, history, clients }
     }
 
-    async fn stop(self) -> Vec<Record> {
+    pub(super) async fn stop(self) -> Vec<Record> {
         self.is_over.store(true, Ordering::Relaxed);
         self.clients.join_all().await;
         self.history.records()

@@ -70,6 +70,7 @@ impl Test {
         let connections = Connections::new(Settings {
             target: Target::Sqlite(Box::new(url.parse().unwrap())),
             connections,
+            is_for_writes: false,
             job_timeout: Some(ANSWER_TIMEOUT),
             lifetimes: None,
             health: Health::default(),
