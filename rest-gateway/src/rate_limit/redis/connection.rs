@@ -123,6 +123,7 @@ impl Peers {
                     .connection_timeout(deadlines.connect)
                     .response_timeout(deadlines.call)
                     .retries(2) // for slots that moved
+                    .min_retry_wait(1) // the default is longer than any deadline
                     .max_retry_wait(5)
                     .build()
                     .map_err(|_| {

@@ -34,6 +34,10 @@ pub enum RedisCallError {
     /// The server does not speak Redis's protocol, or its reply does not match the request.
     #[error("the server is not Redis, or speaks an unsupported version of its protocol")]
     Protocol,
+    /// `TRYAGAIN`, `ASK`: the slot is moving to another node of the Cluster, and the node that was asked lacks a
+    /// key of the call. The call had no effect.
+    #[error("a slot of the Redis Cluster is moving to another node")]
+    SlotMoving,
     /// `NOSCRIPT`: the server does not know the script, and did nothing. It is sent the script then.
     #[error("Redis does not know the script")]
     NoScript,
@@ -49,10 +53,11 @@ impl RedisCallError {
             "NOAUTH" | "WRONGPASS" | "NOPERM" => Self::Denied,
             "READONLY" => Self::ReadOnly,
             "OOM" => Self::OutOfMemory,
-            "LOADING" | "BUSY" | "MASTERDOWN" | "MISCONF" | "NOREPLICAS" | "TRYAGAIN" => Self::NotServing,
+            "LOADING" | "BUSY" | "MASTERDOWN" | "MISCONF" | "NOREPLICAS" => Self::NotServing,
+            "TRYAGAIN" | "ASK" => Self::SlotMoving,
             "WRONGTYPE" => Self::WrongType,
             "NOSCRIPT" => Self::NoScript,
-            "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN" => Self::Cluster,
+            "MOVED" | "CROSSSLOT" | "CLUSTERDOWN" => Self::Cluster,
             _ => Self::Refused,
         }
     }
@@ -62,7 +67,12 @@ impl RedisCallError {
     /// server that is now the primary.
     pub(super) fn leaves_connection_usable(self) -> bool {
         match self {
-            Self::OutOfMemory | Self::NotServing | Self::WrongType | Self::NoScript | Self::Refused => true,
+            Self::OutOfMemory
+            | Self::NotServing
+            | Self::WrongType
+            | Self::SlotMoving
+            | Self::NoScript
+            | Self::Refused => true,
             Self::Unreachable
             | Self::TimedOut
             | Self::Denied
@@ -100,6 +110,7 @@ mod tests {
             (["NOAUTH", "WRONGPASS", "NOPERM"].as_slice(), RedisCallError::Denied),
             (&["LOADING", "MISCONF", "BUSY", "MASTERDOWN", "NOREPLICAS"], RedisCallError::NotServing),
             (&["READONLY"], RedisCallError::ReadOnly),
+            (&["TRYAGAIN", "ASK"], RedisCallError::SlotMoving),
             (&["OOM"], RedisCallError::OutOfMemory),
             (&["WRONGTYPE"], RedisCallError::WrongType),
             (&["MOVED", "CROSSSLOT", "CLUSTERDOWN"], RedisCallError::Cluster),

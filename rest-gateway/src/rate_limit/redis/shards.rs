@@ -39,7 +39,12 @@ impl Shard {
                 // A separate task, so that a connection is made even if that takes longer than a decision
                 // may.
                 let connection = Arc::clone(connection);
-                let call = tokio::spawn(async move { connection.run(&[step]).await });
+                let call = tokio::spawn(async move {
+                    match connection.run(std::slice::from_ref(&step)).await {
+                        Err(RedisCallError::SlotMoving) => connection.run(&[step.with_one_key()]).await,
+                        replies => replies,
+                    }
+                });
                 let mut replies = call.await.unwrap_or(Err(RedisCallError::Unreachable))?;
                 replies.pop().unwrap_or(Err(RedisCallError::Protocol))
             }

@@ -68,6 +68,12 @@ impl Step {
         Self { owner, abuse: None, verb: "pass", quota: PROBES, settled_at: UnixMillis(0) }
     }
 
+    /// Returns the step without the abuse state. While a slot moves, no node of a Cluster has both keys, because
+    /// most keys of accounts have no abuse state. Windows and limits stay exact, refusals are no strikes.
+    pub(super) fn with_one_key(self) -> Self {
+        Self { abuse: None, ..self }
+    }
+
     /// Returns a key of Redis that the step touches. The other key is in the same slot of a Cluster.
     pub(super) fn key(&self) -> &str {
         &self.owner
