@@ -1,5 +1,6 @@
 //! Rate limits that gateways share in a Redis: exactness, faults, and operation.
 
+mod cluster;
 mod costs;
 mod exactness;
 mod failover;

@@ -1,6 +1,9 @@
 //! Real Redis Cluster.
 
-use std::net::SocketAddr;
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 
 use super::{
     program::run,
@@ -9,7 +12,10 @@ use super::{
 };
 use crate::eventually;
 
-/// Several `redis-server`s on 127.0.0.1 that share the slots, without replicas; killed when dropped.
+/// Time after which Redis gives up a `CLUSTER FAILOVER` (five seconds), and some more.
+const MANUAL_FAILOVER_TIMEOUT: Duration = Duration::from_secs(6);
+
+/// Several `redis-server`s on 127.0.0.1 that share the slots; killed when dropped.
 #[derive(Debug)]
 pub struct RedisCluster {
     nodes: Vec<RedisServer>,
@@ -18,14 +24,7 @@ pub struct RedisCluster {
 impl RedisCluster {
     /// Starts this number of nodes (Redis requires at least three), joins them and waits until each serves.
     pub async fn start(nodes: usize) -> Self {
-        let options = RedisOptions {
-            // A node that is away for this many milliseconds is marked as failed, and with it the whole
-            // cluster.
-            settings: vec![("cluster-enabled", "yes"), ("cluster-node-timeout", "1000")],
-            ..RedisOptions::default()
-        };
-        let nodes =
-            futures_util::future::join_all((0..nodes).map(|_| RedisServer::start(options.clone()))).await;
+        let nodes = futures_util::future::join_all((0..nodes).map(|_| RedisServer::start(options()))).await;
         let cluster = Self { nodes };
         cluster.join().await;
         cluster
@@ -49,14 +48,56 @@ impl RedisCluster {
         self.nodes.iter().map(RedisServer::url).collect()
     }
 
+    /// Adds a replica of a node as the last node, and waits until it has the data and every node knows it.
+    pub async fn add_replica(&mut self, primary: usize) {
+        let replica = RedisServer::start(options()).await;
+        let address = self.node(primary).address();
+        let id = self.node(primary).cli(&["CLUSTER", "MYID"]).await;
+        replica.cli(&["CLUSTER", "MEET", &address.ip().to_string(), &address.port().to_string()]).await;
+        eventually(SERVER_TIMEOUT, async || replica.try_cli(&["CLUSTER", "REPLICATE", &id]).await).await;
+        let timeout = self.node(primary).cli(&["CONFIG", "GET", "cluster-node-timeout"]).await;
+        let timeout = timeout.lines().last().unwrap_or_default();
+        replica.cli(&["CONFIG", "SET", "cluster-node-timeout", timeout]).await;
+        shows(&replica, &["INFO", "replication"], "master_link_status:up").await;
+        let entry = format!("slave {id}");
+        for node in &self.nodes {
+            shows(node, &["CLUSTER", "NODES"], &entry).await;
+        }
+        self.nodes.push(replica);
+    }
+
+    /// Promotes a replica: with `CLUSTER FAILOVER`, in agreement with its primary, or with that command's
+    /// option `FORCE` without it. Waits until all nodes that run agree.
+    pub async fn promote(&self, replica: usize, options: &[&str]) {
+        let replica = self.nodes.get(replica).expect("a node of the cluster");
+        let mut requested_at = None::<Instant>;
+        eventually(SERVER_TIMEOUT * 3, async || {
+            let role = replica.cli(&["ROLE"]).await;
+            if role.starts_with("master") {
+                return Ok(());
+            }
+            // On a busy machine a request may fail.
+            if requested_at.is_none_or(|at| at.elapsed() > MANUAL_FAILOVER_TIMEOUT) {
+                requested_at = Some(Instant::now());
+                replica.cli(&[&["CLUSTER", "FAILOVER"], options].concat()).await;
+            }
+            Err(role)
+        })
+        .await;
+        let port = replica.address().port();
+        for node in &self.nodes {
+            eventually(SERVER_TIMEOUT, async || match node.try_cli(&["CLUSTER", "NODES"]).await {
+                Ok(nodes) if !nodes.lines().any(|line| is_primary_with_slots(line, port)) => Err(nodes),
+                Ok(_) | Err(_) => Ok(()), // one that does not answer does not run
+            })
+            .await;
+        }
+    }
+
     /// Waits until every node says that all slots are served.
     pub async fn is_ok(&self) {
         for node in &self.nodes {
-            eventually(SERVER_TIMEOUT, async || {
-                let info = node.try_cli(&["CLUSTER", "INFO"]).await?;
-                if info.contains("cluster_state:ok") { Ok(()) } else { Err(info) }
-            })
-            .await;
+            shows(node, &["CLUSTER", "INFO"], "cluster_state:ok").await;
         }
     }
 
@@ -72,4 +113,33 @@ impl RedisCluster {
         run(create, HINT).await.unwrap_or_else(|error| panic!("redis-cli --cluster create: {error}"));
         self.is_ok().await;
     }
+}
+
+fn options() -> RedisOptions {
+    RedisOptions {
+        settings: vec![
+            ("cluster-enabled", "yes"),
+            // A node that is afrom_and_to for this many milliseconds is marked as failed, and with it the whole
+            // cluster.
+            ("cluster-node-timeout", "1000"),
+            ("repl-diskless-sync-delay", "0"),
+        ],
+        ..RedisOptions::default()
+    }
+}
+
+/// Waits until the answer of a node contains a text.
+async fn shows(node: &RedisServer, command: &[&str], text: &str) {
+    eventually(SERVER_TIMEOUT, async || {
+        let answer = node.try_cli(command).await?;
+        if answer.contains(text) { Ok(()) } else { Err(answer) }
+    })
+    .await;
+}
+
+/// Returns `true` if a line of `CLUSTER NODES` is that of the primary at this port, and it has slots.
+fn is_primary_with_slots(line: &str, port: u16) -> bool {
+    let fields: Vec<_> = line.split(' ').collect();
+    let [_, address, flags, _, _, _, _, _, _, ..] = fields[..] else { return false };
+    address.contains(&format!(":{port}@")) && flags.contains("master")
 }
