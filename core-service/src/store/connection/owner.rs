@@ -280,8 +280,8 @@ impl StaleConnections {
             && self.failed_at.load(Ordering::Relaxed) > 0
     }
 
-    /// Records that the server takes no writes. While this lasts, connections are opened again once a second at
-    /// most.
+    /// Records that the server takes no writes. While this lasts, connections are opened again once a second
+    /// at most.
     fn record_read_only(&self) {
         self.is_read_only.store(true, Ordering::Relaxed);
         let now = self.elapsed_millis().saturating_add(1);
@@ -290,15 +290,16 @@ impl StaleConnections {
         }
     }
 
-    /// Records that the server has taken a write. If the last write was refused, it may be another server than
-    /// that of the connections that read.
+    /// Records that the server has taken a write. If the last write was refused, it may be another server
+    /// than that of the connections that read.
     fn record_write(&self) {
         if self.is_read_only.load(Ordering::Relaxed) && self.is_read_only.swap(false, Ordering::Relaxed) {
             self.replaced_at.fetch_max(self.elapsed_millis().saturating_add(1), Ordering::Relaxed);
         }
     }
 
-    /// Returns `true` if a connection that has been open for `open_for` may lead to a server that was replaced.
+    /// Returns `true` if a connection that has been open for `open_for` may lead to a server that was
+    /// replaced.
     fn is_replaced(&self, open_for: Duration) -> bool {
         let replaced_at = self.replaced_at.load(Ordering::Relaxed);
         let open_for = u64::try_from(open_for.as_millis()).unwrap_or(u64::MAX);

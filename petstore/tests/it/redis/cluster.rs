@@ -121,8 +121,8 @@ impl Deployment {
         Self { cluster, shop, senders }
     }
 
-    /// Returns the load of all accounts in turn, by both gateways in turn. Its requests are counted, and refused
-    /// without a call of the core, which may be late on a busy machine.
+    /// Returns the load of all accounts in turn, by both gateways in turn. Its requests are counted, and
+    /// refused without a call of the core, which may be late on a busy machine.
     fn load(&self) -> Load {
         Load::new(&self.shop.gateways(), &self.senders).on("/v1/pets?limit=0").over(CONNECTIONS)
     }

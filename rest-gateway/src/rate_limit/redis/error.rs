@@ -34,8 +34,8 @@ pub enum RedisCallError {
     /// The server does not speak Redis's protocol, or its reply does not match the request.
     #[error("the server is not Redis, or speaks an unsupported version of its protocol")]
     Protocol,
-    /// `TRYAGAIN`, `ASK`: the slot is moving to another node of the Cluster, and the node that was asked lacks a
-    /// key of the call. The call had no effect.
+    /// `TRYAGAIN`, `ASK`: the slot is moving to another node of the Cluster, and the node that was asked
+    /// lacks a key of the call. The call had no effect.
     #[error("a slot of the Redis Cluster is moving to another node")]
     SlotMoving,
     /// `NOSCRIPT`: the server does not know the script, and did nothing. It is sent the script then.

@@ -68,8 +68,9 @@ impl Step {
         Self { owner, abuse: None, verb: "pass", quota: PROBES, settled_at: UnixMillis(0) }
     }
 
-    /// Returns the step without the abuse state. While a slot moves, no node of a Cluster has both keys, because
-    /// most keys of accounts have no abuse state. Windows and limits stay exact, refusals are no strikes.
+    /// Returns the step without the abuse state. While a slot moves, no node of a Cluster has both keys,
+    /// because most keys of accounts have no abuse state. Windows and limits stay exact, refusals are no
+    /// strikes.
     pub(super) fn with_one_key(self) -> Self {
         Self { abuse: None, ..self }
     }

@@ -119,7 +119,7 @@ fn options() -> RedisOptions {
     RedisOptions {
         settings: vec![
             ("cluster-enabled", "yes"),
-            // A node that is afrom_and_to for this many milliseconds is marked as failed, and with it the whole
+            // A node that is away for this many milliseconds is marked as failed, and with it the whole
             // cluster.
             ("cluster-node-timeout", "1000"),
             ("repl-diskless-sync-delay", "0"),
