@@ -29,6 +29,35 @@ pub enum Retry {
     After,
 }
 
+/// Declares an enum of errors, each with its text and its code in one row, and the method that returns the
+/// code. A row without a code is an arm of that method.
+#[macro_export]
+macro_rules! errors {
+    (
+        $(#[$about:meta])*
+        $vis:vis enum $name:ident {
+            $($(#[$text:meta])* $error:ident $(($($tuple:tt)*))? $({$($members:tt)*})? $(=> $code:expr)?,)+
+        }
+        $(#[$doc:meta])*
+        fn $method:ident(&self) -> $result:ty { $($arms:tt)* }
+    ) => {
+        $(#[$about])*
+        $vis enum $name {
+            $($(#[$text])* $error $(($($tuple)*))? $({$($members)*})?,)+
+        }
+
+        impl $name {
+            $(#[$doc])*
+            pub(crate) fn $method(&self) -> $result {
+                match self {
+                    $($(Self::$error { .. } => $code,)?)+
+                    $($arms)*
+                }
+            }
+        }
+    };
+}
+
 macro_rules! reasons {
     ($($reason:ident $prefix:literal)*) => {$(
         impl $reason {

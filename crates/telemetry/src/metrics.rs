@@ -74,6 +74,34 @@ impl Drop for GaugeGuard {
     }
 }
 
+/// Declares the metrics of a part as a struct, each field with the function that makes it. `default()` makes
+/// all of them, and `collectors()` returns them.
+#[macro_export]
+macro_rules! metrics {
+    ($(#[$about:meta])* $vis:vis struct $name:ident {
+        $($field_vis:vis $field:ident: $kind:ty = $new:expr,)+
+    }) => {
+        $(#[$about])*
+        $vis struct $name {
+            $($field_vis $field: $kind,)+
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($field: $new,)+ }
+            }
+        }
+
+        impl $name {
+            /// Returns the metrics. They share their values with this struct.
+            #[must_use]
+            $vis fn collectors(&self) -> $crate::metrics::Collectors {
+                vec![$(Box::new(self.$field.clone())),+]
+            }
+        }
+    };
+}
+
 #[expect(
     clippy::expect_used,
     reason = "names and labels are constants, and every test of the service makes all of them"

@@ -8,7 +8,8 @@ use std::{
     time::Duration,
 };
 
-use crate::metrics::{Collectors, IntCounter, IntCounterVec, counters};
+use crate::metrics;
+use crate::metrics::{IntCounter, IntCounterVec, counters};
 use opentelemetry::Context;
 use opentelemetry_sdk::{
     Resource,
@@ -16,25 +17,15 @@ use opentelemetry_sdk::{
     trace::{Span, SpanData, SpanExporter, SpanProcessor},
 };
 
-/// Span counters. Clones share them.
-#[derive(Clone, Debug)]
-pub struct SpanMetrics(IntCounterVec);
-
-impl Default for SpanMetrics {
-    fn default() -> Self {
-        Self(counters(
+metrics! {
+    /// Span counters. Clones share them.
+    #[derive(Clone, Debug)]
+    pub struct SpanMetrics {
+        spans: IntCounterVec = counters(
             "petstore_trace_spans_total",
             "Spans that ended: sent, failed (not accepted by the receiver) or dropped (the queue was full).",
             &["outcome"],
-        ))
-    }
-}
-
-impl SpanMetrics {
-    /// Returns the counters for the exposition.
-    #[must_use]
-    pub fn collectors(&self) -> Collectors {
-        vec![Box::new(self.0.clone())]
+        ),
     }
 }
 
@@ -59,7 +50,7 @@ impl<P> CountedProcessor<P> {
     /// Creates a queue of this capacity. `queue` makes its other end, which shares the counters.
     pub(super) fn new(capacity: usize, metrics: &SpanMetrics, queue: impl FnOnce(Counts) -> P) -> Self {
         let [sent, failed, dropped] =
-            ["sent", "failed", "dropped"].map(|outcome| metrics.0.with_label_values(&[outcome]));
+            ["sent", "failed", "dropped"].map(|outcome| metrics.spans.with_label_values(&[outcome]));
         let counts = Counts { waiting: Arc::default(), sent, failed, dropped };
         Self { queue: queue(counts.clone()), capacity, counts }
     }
@@ -188,7 +179,7 @@ mod tests {
         let end = |spans: usize| (0..spans).for_each(|_| drop(provider.tracer("test").start("span")));
         let take = |spans: usize| held.0.lock().unwrap().drain(..spans).collect::<Vec<_>>();
         let counted =
-            || ["sent", "failed", "dropped"].map(|outcome| metrics.0.with_label_values(&[outcome]).get());
+            || ["sent", "failed", "dropped"].map(|outcome| metrics.spans.with_label_values(&[outcome]).get());
 
         end(5);
         assert_eq!((held.0.lock().unwrap().len(), counted()), (3, [0, 0, 2]));
