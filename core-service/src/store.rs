@@ -14,6 +14,7 @@
 use std::{convert::Infallible, fmt, time::Duration};
 
 use futures_util::future::BoxFuture;
+use moka::sync::Cache;
 use sea_orm::{
     ActiveModelTrait, ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait,
     FromQueryResult, IntoActiveModel, Iterable, PaginatorTrait, QueryFilter, QueryOrder, QueryResult,
@@ -22,7 +23,7 @@ use sea_orm::{
 };
 use tokio::time;
 
-use crate::domain::{PageSize, PetStoreError};
+use crate::domain::{PageSize, Pet, PetStoreError};
 
 mod accounts;
 mod audit;
@@ -58,7 +59,7 @@ pub(crate) use usage::MinutesOf;
 
 use connection::{Connections, Session};
 use health::Health;
-use pets::{PetCache, PetCreates, PetReads};
+use pets::{PetCreates, PetReads};
 use replicas::Replicas;
 
 type ModelOf<A> = <<A as ActiveModelTrait>::Entity as EntityTrait>::Model;
@@ -68,7 +69,14 @@ type ModelOf<A> = <<A as ActiveModelTrait>::Entity as EntityTrait>::Model;
 pub struct Store {
     writer: Connections,
     reader: Connections,
-    pet_cache: PetCache,
+    /// The pets that were read last, up to a fixed number.
+    ///
+    /// A pet stays for a minute: nothing changes it, but a server that took over from a lost one may lack the
+    /// newest pets, and a database may be restored from a copy while cores run.
+    ///
+    /// The absence of a pet is never cached: the pet may be added at any time. An operation that changes pets
+    /// has to update this cache, and to invalidate the caches of other cores.
+    pet_cache: Option<Cache<i64, Pet>>,
     pet_reads: PetReads,
     creates: PetCreates,
     /// Deadline of a call, even if its caller would wait longer.
@@ -99,7 +107,9 @@ impl Store {
     /// and for 0, there is no cache.
     #[must_use]
     pub fn with_pet_cache(self, pets: u32) -> Self {
-        Self { pet_cache: PetCache::of(pets), ..self }
+        let cache =
+            || Cache::builder().max_capacity(pets.into()).time_to_live(Duration::from_mins(1)).build();
+        Self { pet_cache: (pets > 0).then(cache), ..self }
     }
 
     fn new(
@@ -113,7 +123,7 @@ impl Store {
         Self {
             writer,
             reader,
-            pet_cache: PetCache::of(0),
+            pet_cache: None,
             pet_reads,
             creates,
             deadline,

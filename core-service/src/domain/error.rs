@@ -3,7 +3,7 @@
 use std::{error::Error, time::Duration};
 
 use petstore_api_key::Environment;
-use petstore_proto::{ErrorCode, admin::v1::AdminErrorReason as A, v1::ErrorReason as R};
+use petstore_proto::{ErrorCode, admin::v1::AdminErrorReason as A, errors, v1::ErrorReason as R};
 
 use super::{
     AccountName, BatchViolations, KeyId, KeyState, OperatorName, OrderId, OrderStatus, PetId, Role,
@@ -13,152 +13,125 @@ use super::{
 /// Underlying error: for the log, never for the caller.
 pub type Cause = Box<dyn Error + Send + Sync>;
 
-/// Reason why a call was refused or failed. `Display` is safe to show to any client; the cause is the
-/// `source`.
-#[derive(Debug, thiserror::Error)]
-pub enum PetStoreError {
-    /// Invalid members of the described object.
-    #[error("{0}")]
-    Invalid(Violations),
-    /// Invalid members of the pets of a batch.
-    #[error("{0}")]
-    InvalidBatch(BatchViolations),
-    /// Invalid parameters of the call.
-    #[error("{0}")]
-    InvalidParameter(Violations),
-    /// An invalid page token, and nothing else.
-    #[error("{0}")]
-    InvalidCursor(Violation),
-    /// An idempotency key of the wrong form.
-    #[error("{0}")]
-    InvalidIdempotencyKey(Violation),
-    /// An idempotency key that was used for another pet.
-    #[error("the request id was used for another pet")]
-    IdempotencyKeyReused,
-    /// A creation with that key is still in flight: the same call may succeed later.
-    #[error("a request with this request id is still in progress")]
-    RequestInProgress,
-    /// No such pet.
-    #[error("there is no pet with the id {0}")]
-    PetNotFound(PetId),
-    /// No such order.
-    #[error("there is no order with the id {0}")]
-    OrderNotFound(OrderId),
-    /// A transition that the order's status does not allow.
-    #[error("order {id} is {from} and cannot become {to}")]
-    InvalidOrderTransition {
-        /// The order.
-        id: OrderId,
-        /// Current status.
-        from: OrderStatus,
-        /// Requested status.
-        to: OrderStatus,
-    },
-    /// A call without an operator token.
-    #[error("an operator token is required as bearer credential")]
-    MissingOperatorToken,
-    /// A call with an operator token that is unknown or revoked.
-    #[error("this token was revoked or is not an operator's token")]
-    InvalidOperatorToken,
-    /// One more invalid credential from an address that has sent too many.
-    #[error("too many attempts with invalid credentials; try again in {} s", retry_after.as_secs())]
-    TooManyAttempts {
-        /// Time until the next attempt.
-        retry_after: Duration,
-    },
-    /// A change after which only the store itself could administer the service, or the caller could not. It
-    /// must be forced.
-    #[error("{message}; set force to do it anyway")]
-    ForceRequired {
-        /// The consequence.
-        message: String,
-    },
-    /// An operator that may only read.
-    #[error("operator {operator} has the role {role}, which may not do this")]
-    OperatorNotPermitted {
-        /// The operator.
-        operator: OperatorName,
-        /// The operator's role.
-        role: Role,
-    },
-    /// No such operator.
-    #[error("there is no operator {0}")]
-    OperatorNotFound(OperatorName),
-    /// An operator with this name exists.
-    #[error("there is already an operator {0}")]
-    OperatorExists(OperatorName),
-    /// An account with this name exists.
-    #[error("there is already an account {0}")]
-    AccountExists(AccountName),
-    /// No such account.
-    #[error("there is no account {0}")]
-    AccountNotFound(AccountName),
-    /// No account with this identifier.
-    #[error("there is no account with the id {0}")]
-    AccountIdNotFound(i64),
-    /// No such key.
-    #[error("there is no key {0}")]
-    KeyNotFound(KeyId),
-    /// A key that can no longer be used, so that there is nothing to rotate.
-    #[error("key {id} is {state}: create a new key instead")]
-    KeyNotActive {
-        /// The key.
-        id: KeyId,
-        /// The key's state.
-        state: KeyState,
-    },
-    /// A key of another installation than the operator intended.
-    #[error("key {id} belongs to {environment}")]
-    KeyOfAnotherEnvironment {
-        /// The key.
-        id: KeyId,
-        /// Its environment.
-        environment: Environment,
-    },
-    /// The database is unreachable, busy or full: the same call may succeed later.
-    #[error("the store is not available at the moment")]
-    Unavailable(#[source] Cause),
-    /// More calls are in flight than the core accepts: the same call may succeed later.
-    #[error("the service is overloaded")]
-    Overloaded,
-    /// The call's deadline passed; whether it took effect is unknown.
-    #[error("the call exceeded its deadline")]
-    DeadlineExceeded,
-    /// A fault of the service itself.
-    #[error("the service failed to answer")]
-    Bug(#[source] Cause),
-}
-
-impl PetStoreError {
-    /// Returns the code, which decides the status and the log level.
-    pub(crate) fn code(&self) -> ErrorCode {
-        match self {
-            Self::Invalid(_) | Self::InvalidBatch(_) => R::ValidationFailed.code(),
-            Self::InvalidParameter(_) => R::InvalidParameter.code(),
-            Self::InvalidCursor(_) => R::InvalidCursor.code(),
-            Self::InvalidIdempotencyKey(_) => R::InvalidIdempotencyKey.code(),
-            Self::IdempotencyKeyReused => R::IdempotencyKeyReused.code(),
-            Self::RequestInProgress => R::IdempotencyInProgress.code(),
-            Self::PetNotFound(_) => R::PetNotFound.code(),
-            Self::OrderNotFound(_) => R::OrderNotFound.code(),
-            Self::InvalidOrderTransition { .. } => R::InvalidOrderTransition.code(),
-            Self::MissingOperatorToken | Self::InvalidOperatorToken => A::InvalidOperatorToken.code(),
-            Self::TooManyAttempts { .. } => A::TooManyAttempts.code(),
-            Self::ForceRequired { .. } => A::ForceRequired.code(),
-            Self::OperatorNotPermitted { .. } => A::OperatorNotPermitted.code(),
-            Self::OperatorNotFound(_) => A::OperatorNotFound.code(),
-            Self::OperatorExists(_) => A::OperatorExists.code(),
-            Self::AccountExists(_) => A::AccountExists.code(),
-            Self::AccountNotFound(_) | Self::AccountIdNotFound(_) => A::AccountNotFound.code(),
-            Self::KeyNotFound(_) => A::KeyNotFound.code(),
-            Self::KeyNotActive { .. } => A::KeyNotActive.code(),
-            Self::KeyOfAnotherEnvironment { .. } => A::KeyOfAnotherEnvironment.code(),
-            Self::Unavailable(_) => R::Unavailable.code(),
-            Self::Overloaded => R::Overloaded.code(),
-            Self::DeadlineExceeded => R::DeadlineExceeded.code(),
-            Self::Bug(_) => R::Internal.code(),
-        }
+errors! {
+    /// Reason why a call was refused or failed. `Display` is safe to show to any client; the cause is the
+    /// `source`.
+    #[derive(Debug, thiserror::Error)]
+    pub enum PetStoreError {
+        /// Invalid members of the described object.
+        #[error("{0}")]
+        Invalid(Violations) => R::ValidationFailed.code(),
+        /// Invalid members of the pets of a batch.
+        #[error("{0}")]
+        InvalidBatch(BatchViolations) => R::ValidationFailed.code(),
+        /// Invalid parameters of the call.
+        #[error("{0}")]
+        InvalidParameter(Violations) => R::InvalidParameter.code(),
+        /// An invalid page token, and nothing else.
+        #[error("{0}")]
+        InvalidCursor(Violation) => R::InvalidCursor.code(),
+        /// An idempotency key of the wrong form.
+        #[error("{0}")]
+        InvalidIdempotencyKey(Violation) => R::InvalidIdempotencyKey.code(),
+        /// An idempotency key that was used for another pet.
+        #[error("the request id was used for another pet")]
+        IdempotencyKeyReused => R::IdempotencyKeyReused.code(),
+        /// A creation with that key is still in flight: the same call may succeed later.
+        #[error("a request with this request id is still in progress")]
+        RequestInProgress => R::IdempotencyInProgress.code(),
+        /// No such pet.
+        #[error("there is no pet with the id {0}")]
+        PetNotFound(PetId) => R::PetNotFound.code(),
+        /// No such order.
+        #[error("there is no order with the id {0}")]
+        OrderNotFound(OrderId) => R::OrderNotFound.code(),
+        /// A transition that the order's status does not allow.
+        #[error("order {id} is {from} and cannot become {to}")]
+        InvalidOrderTransition {
+            /// The order.
+            id: OrderId,
+            /// Current status.
+            from: OrderStatus,
+            /// Requested status.
+            to: OrderStatus,
+        } => R::InvalidOrderTransition.code(),
+        /// A call without an operator token.
+        #[error("an operator token is required as bearer credential")]
+        MissingOperatorToken => A::InvalidOperatorToken.code(),
+        /// A call with an operator token that is unknown or revoked.
+        #[error("this token was revoked or is not an operator's token")]
+        InvalidOperatorToken => A::InvalidOperatorToken.code(),
+        /// One more invalid credential from an address that has sent too many.
+        #[error("too many attempts with invalid credentials; try again in {} s", retry_after.as_secs())]
+        TooManyAttempts {
+            /// Time until the next attempt.
+            retry_after: Duration,
+        } => A::TooManyAttempts.code(),
+        /// A change after which only the store itself could administer the service, or the caller could not.
+        /// It must be forced.
+        #[error("{message}; set force to do it anyway")]
+        ForceRequired {
+            /// The consequence.
+            message: String,
+        } => A::ForceRequired.code(),
+        /// An operator that may only read.
+        #[error("operator {operator} has the role {role}, which may not do this")]
+        OperatorNotPermitted {
+            /// The operator.
+            operator: OperatorName,
+            /// The operator's role.
+            role: Role,
+        } => A::OperatorNotPermitted.code(),
+        /// No such operator.
+        #[error("there is no operator {0}")]
+        OperatorNotFound(OperatorName) => A::OperatorNotFound.code(),
+        /// An operator with this name exists.
+        #[error("there is already an operator {0}")]
+        OperatorExists(OperatorName) => A::OperatorExists.code(),
+        /// An account with this name exists.
+        #[error("there is already an account {0}")]
+        AccountExists(AccountName) => A::AccountExists.code(),
+        /// No such account.
+        #[error("there is no account {0}")]
+        AccountNotFound(AccountName) => A::AccountNotFound.code(),
+        /// No account with this identifier.
+        #[error("there is no account with the id {0}")]
+        AccountIdNotFound(i64) => A::AccountNotFound.code(),
+        /// No such key.
+        #[error("there is no key {0}")]
+        KeyNotFound(KeyId) => A::KeyNotFound.code(),
+        /// A key that can no longer be used, so that there is nothing to rotate.
+        #[error("key {id} is {state}: create a new key instead")]
+        KeyNotActive {
+            /// The key.
+            id: KeyId,
+            /// The key's state.
+            state: KeyState,
+        } => A::KeyNotActive.code(),
+        /// A key of another installation than the operator intended.
+        #[error("key {id} belongs to {environment}")]
+        KeyOfAnotherEnvironment {
+            /// The key.
+            id: KeyId,
+            /// Its environment.
+            environment: Environment,
+        } => A::KeyOfAnotherEnvironment.code(),
+        /// The database is unreachable, busy or full: the same call may succeed later.
+        #[error("the store is not available at the moment")]
+        Unavailable(#[source] Cause) => R::Unavailable.code(),
+        /// More calls are in flight than the core accepts: the same call may succeed later.
+        #[error("the service is overloaded")]
+        Overloaded => R::Overloaded.code(),
+        /// The call's deadline passed; whether it took effect is unknown.
+        #[error("the call exceeded its deadline")]
+        DeadlineExceeded => R::DeadlineExceeded.code(),
+        /// A fault of the service itself.
+        #[error("the service failed to answer")]
+        Bug(#[source] Cause) => R::Internal.code(),
     }
+
+    /// Returns the code, which decides the status and the log level.
+    fn code(&self) -> ErrorCode {}
 }
 
 impl From<Violations> for PetStoreError {

@@ -7,7 +7,8 @@ use futures_util::FutureExt;
 use http::HeaderMap;
 use petstore_api_key::is_request_id;
 use petstore_telemetry::{
-    metrics::{Collectors, HistogramVec, IntCounterVec, counters, durations},
+    metrics,
+    metrics::{HistogramVec, IntCounterVec, counters, durations},
     traces::{KeyValue, Root, Span, grpc},
 };
 use tokio::{sync::Semaphore, time};
@@ -38,7 +39,8 @@ macro_rules! service {
                     &self,
                     request: tonic::Request<$request>,
                 ) -> Result<tonic::Response<$response>, tonic::Status> {
-                    self.answer(&super::methods::$row, request, |request| $work(self, request)).await
+                    let method = &super::methods::$row;
+                    self.answer(self.capacity.of(method.class), method, request, |it| $work(self, it)).await
                 }
             )*
 
@@ -125,21 +127,8 @@ impl Core {
         self.bounded(self.capacity.of(method.class), method, context, work).await
     }
 
-    /// Runs the work of one call, and converts its failure into a status.
+    /// Runs the work of one call with one of these permits, and converts its failure into a status.
     pub(super) async fn answer<M, T, F>(
-        &self,
-        method: &'static Method,
-        request: Request<M>,
-        work: impl FnOnce(M) -> F,
-    ) -> Result<Response<T>, Status>
-    where
-        F: Future<Output = Result<T>>,
-    {
-        self.answer_as(self.capacity.of(method.class), method, request, work).await
-    }
-
-    /// Runs the work of one call with one of these permits.
-    pub(super) async fn answer_as<M, T, F>(
         &self,
         capacity: &Semaphore,
         method: &'static Method,
@@ -194,35 +183,24 @@ impl Core {
     }
 }
 
-/// Counters of calls. Clones share them.
-#[derive(Clone, Debug)]
-pub(crate) struct CallMetrics {
-    durations: HistogramVec,
-    failures: IntCounterVec,
-}
-
-impl Default for CallMetrics {
-    fn default() -> Self {
-        Self {
-            durations: durations(
-                "rpc_server_call_duration_seconds",
-                "How long gRPC calls took in the core.",
-                &["rpc_method"],
-            ),
-            failures: counters(
-                "petstore_rpc_failures_total",
-                "gRPC calls that the core refused or failed, by the reason in their ErrorInfo.",
-                &["rpc_method", "code"],
-            ),
-        }
+metrics! {
+    /// Counters of calls. Clones share them.
+    #[derive(Clone, Debug)]
+    pub(crate) struct CallMetrics {
+        durations: HistogramVec = durations(
+            "rpc_server_call_duration_seconds",
+            "How long gRPC calls took in the core.",
+            &["rpc_method"],
+        ),
+        failures: IntCounterVec = counters(
+            "petstore_rpc_failures_total",
+            "gRPC calls that the core refused or failed, by the reason in their ErrorInfo.",
+            &["rpc_method", "code"],
+        ),
     }
 }
 
 impl CallMetrics {
-    pub(crate) fn collectors(&self) -> Collectors {
-        vec![Box::new(self.durations.clone()), Box::new(self.failures.clone())]
-    }
-
     /// Counts a call that was answered.
     pub(super) fn answered(&self, method: &Method, took: Duration, failure: Option<&PetStoreError>) {
         let rpc = method.name();

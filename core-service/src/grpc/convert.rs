@@ -42,17 +42,13 @@ pub(super) fn pet(pet: Pet) -> v1::Pet {
         id: pet.id.0,
         name: pet.name.into_string(),
         category_id: pet.category_id,
-        status: pet_status(pet.status).into(),
+        status: pet_status(pet.status),
     }
 }
 
-pub(super) const fn pet_status(status: Option<PetStatus>) -> v1::PetStatus {
-    match status {
-        None => v1::PetStatus::Unspecified,
-        Some(PetStatus::Available) => v1::PetStatus::Available,
-        Some(PetStatus::Pending) => v1::PetStatus::Pending,
-        Some(PetStatus::Sold) => v1::PetStatus::Sold,
-    }
+/// Returns the number of the status in the contract, which is that of the domain.
+pub(super) fn pet_status(status: Option<PetStatus>) -> i32 {
+    status.map_or(0, |status| status.number().into())
 }
 
 pub(super) fn reported_ban(ban: Option<internal::Ban>) -> Result<Ban> {
@@ -104,12 +100,9 @@ pub(super) fn refused(violation: Violation) -> PetStoreError {
 }
 
 fn status(number: i32) -> Result<Option<PetStatus>, Violation> {
-    match v1::PetStatus::try_from(number) {
-        Ok(v1::PetStatus::Unspecified) => Ok(None),
-        Ok(v1::PetStatus::Available) => Ok(Some(PetStatus::Available)),
-        Ok(v1::PetStatus::Pending) => Ok(Some(PetStatus::Pending)),
-        Ok(v1::PetStatus::Sold) => Ok(Some(PetStatus::Sold)),
-        Err(_) => Err(PetStatus::UNKNOWN),
+    match number {
+        0 => Ok(None),
+        number => PetStatus::from_number(number).map(Some).ok_or(PetStatus::UNKNOWN),
     }
 }
 
@@ -118,6 +111,21 @@ mod tests {
     use petstore_proto::admin::v1 as admin;
 
     use super::*;
+    use crate::domain::OrderStatus;
+
+    #[test]
+    fn a_status_has_one_number_in_the_domain_and_in_the_contract() {
+        let names = |number| {
+            let pet = v1::PetStatus::try_from(number).ok().map(|it| format!("{it:?}"));
+            let order = v1::OrderStatus::try_from(number).ok().map(|it| format!("{it:?}"));
+            (pet, order)
+        };
+        for number in 1..10 {
+            let pet = PetStatus::from_number(number).map(|it| format!("{it:?}"));
+            let order = OrderStatus::from_number(number).map(|it| format!("{it:?}"));
+            assert_eq!((pet, order), names(number));
+        }
+    }
 
     /// The domain has one number for each: that of both contracts.
     #[test]

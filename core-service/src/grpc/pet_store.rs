@@ -30,7 +30,9 @@ service! {
         &self,
         request: Request<Streaming<ImportPetsRequest>>,
     ) -> Result<Response<ImportPetsResponse>, Status> {
-        let answer = self.answer(&IMPORT_PETS, request, |messages| Box::pin(import(self, messages))).await?;
+        let capacity = self.capacity.of(IMPORT_PETS.class);
+        let import = |messages| Box::pin(import(self, messages));
+        let answer = self.answer(capacity, &IMPORT_PETS, request, import).await?;
         let (metadata, result, extensions) = answer.into_parts();
         Ok(Response::from_parts(metadata, result?, extensions))
     }
@@ -38,7 +40,7 @@ service! {
 
 pub(super) async fn page(core: &Core, request: ListPetsRequest) -> Result<ListPetsResponse> {
     let list = convert::list_pets(&request)?;
-    let status = convert::pet_status(list.status).into();
+    let status = convert::pet_status(list.status);
     let page = core.store.list_pets(list).await?;
     Ok(ListPetsResponse {
         pets: page.rows.into_iter().map(convert::pet).collect(),

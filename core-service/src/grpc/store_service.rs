@@ -50,26 +50,16 @@ async fn advance(core: &Core, request: AdvanceOrderRequest) -> Result<AdvanceOrd
 }
 
 fn status(number: i32) -> Result<OrderStatus> {
-    match v1::OrderStatus::try_from(number) {
-        Ok(v1::OrderStatus::Placed) => Ok(OrderStatus::Placed),
-        Ok(v1::OrderStatus::Approved) => Ok(OrderStatus::Approved),
-        Ok(v1::OrderStatus::Delivered) => Ok(OrderStatus::Delivered),
-        Ok(v1::OrderStatus::Unspecified) | Err(_) => Err(PetStoreError::Invalid(OrderStatus::UNKNOWN.into())),
-    }
+    OrderStatus::from_number(number).ok_or_else(|| PetStoreError::Invalid(OrderStatus::UNKNOWN.into()))
 }
 
 fn wire(order: &Order) -> v1::Order {
-    let status = match order.status {
-        OrderStatus::Placed => v1::OrderStatus::Placed,
-        OrderStatus::Approved => v1::OrderStatus::Approved,
-        OrderStatus::Delivered => v1::OrderStatus::Delivered,
-    };
     v1::Order {
         id: order.id.0,
         pet_id: order.pet_id.0,
         quantity: order.quantity.get(),
         ship_date: order.ship_date.map(UnixMillis::to_timestamp),
-        status: status.into(),
+        status: order.status.number().into(),
         complete: order.status.is_complete(),
     }
 }

@@ -18,8 +18,8 @@ use super::{
 use crate::{
     Core,
     domain::{
-        AccountId, Day, MAX_COUNT, Minute, Refusal, RefusalCause, RefusalCount, UsageMinute, UsageReport,
-        check_reporter,
+        AccountId, Day, MAX_COUNT, Minute, Refusal, RefusalCount, UsageMinute, UsageReport, check_reporter,
+        refusal_cause,
     },
 };
 
@@ -86,7 +86,7 @@ fn parse_requests(rows: Vec<internal::UsageRow>) -> Result<Vec<(AccountId, Usage
 
 /// Parses a refusal. Returns `None` if this release does not know its cause.
 fn refusal(reported: internal::Refusal) -> Result<Option<Refusal>> {
-    let Some(cause) = RefusalCause::from_number(reported.cause.into()) else { return Ok(None) };
+    let Some(cause) = refusal_cause(reported.cause.into()) else { return Ok(None) };
     check_request_id(&reported.request_id)?;
     let positive = |field, number: i64| match number {
         ..0 => Err(refuse(field, "must not be negative")),
@@ -114,7 +114,7 @@ fn refusal(reported: internal::Refusal) -> Result<Option<Refusal>> {
 fn parse_refusal_counts(counts: Vec<internal::RefusalCount>) -> Result<Vec<RefusalCount>> {
     let mut seen = HashSet::with_capacity(counts.len());
     let parse = |count: internal::RefusalCount| {
-        let cause = RefusalCause::from_number(count.cause.into())?;
+        let cause = refusal_cause(count.cause.into())?;
         if !seen.insert((count.minute, cause)) {
             return Some(Err(refuse("refusal_counts", "must have each minute and cause once")));
         }

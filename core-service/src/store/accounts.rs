@@ -4,7 +4,7 @@ use futures_util::future::BoxFuture;
 use petstore_clock::UnixMillis;
 use sea_orm::{
     ActiveValue::Set,
-    ColumnTrait, Condition, EntityTrait, QueryFilter, QuerySelect,
+    ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QuerySelect,
     sea_query::{Expr, ExprTrait, Func, LikeExpr},
 };
 
@@ -193,59 +193,48 @@ pub(super) async fn insert(
     plan: Plan,
     now: UnixMillis,
 ) -> Result<Account, PetStoreError> {
-    let (per_minute, per_day) = agreed_columns(plan);
-    let row = account::ActiveModel {
-        name: Set(name.as_str().to_owned()),
-        plan: Set(plan.name().to_owned()),
-        per_minute: Set(per_minute),
-        per_day: Set(per_day),
-        created_at: Set(moment_column(now)),
-        revision: Set(next_revision(transaction).await?),
-        ..Default::default()
-    };
-    let account: Account = match account::Entity::insert(row).exec_with_returning(transaction).await {
-        Ok(row) => row.try_into()?,
-        Err(error) if fault::is_duplicate(&error) => return Err(PetStoreError::AccountExists(name.clone())),
-        Err(error) => return Err(error.into()),
-    };
+    let created_at = Set(moment_column(now));
+    let row = account::ActiveModel { created_at, ..row(name, plan, next_revision(transaction).await?) };
+    let inserted = account::Entity::insert(row).exec_with_returning(transaction).await;
+    let account: Account = inserted.map_err(|error| exists(error, name))?.try_into()?;
     audit::change(transaction, actor, now, "CreateAccount", None, &account).await?;
     Ok(account)
 }
 
 async fn replace(transaction: &Session, account: &Account) -> Result<(), PetStoreError> {
-    let (per_minute, per_day) = agreed_columns(account.plan);
     let suspension = account.suspension.as_ref();
     let reason = suspension.and_then(|suspension| suspension.reason.as_ref());
     let row = account::ActiveModel {
-        name: Set(account.name.to_string()),
-        plan: Set(account.plan.name().to_owned()),
-        per_minute: Set(per_minute),
-        per_day: Set(per_day),
-        revision: Set(account.revision),
         suspended_at: Set(suspension.map(|suspension| moment_column(suspension.since))),
         suspend_reason: Set(reason.map(|reason| reason.as_str().to_owned())),
-        ..Default::default()
+        ..row(&account.name, account.plan, account.revision)
     };
     let update = account::Entity::update_many().set(row).filter(Column::Id.eq(account.id.0));
-    match update.exec(transaction).await {
-        Ok(_) => Ok(()),
-        Err(error) if fault::is_duplicate(&error) => Err(PetStoreError::AccountExists(account.name.clone())),
-        Err(error) => Err(error.into()),
+    update.exec(transaction).await.map(drop).map_err(|error| exists(error, &account.name))
+}
+
+/// Returns the columns that an insertion and an update have.
+fn row(name: &AccountName, plan: Plan, revision: i64) -> account::ActiveModel {
+    // Bound: Plan::parse accepts at most 10^9.
+    let column = |number| i64::try_from(number).unwrap_or(i64::MAX);
+    account::ActiveModel {
+        name: Set(name.as_str().to_owned()),
+        plan: Set(plan.name().to_owned()),
+        per_minute: Set(plan.agreed().map(|quota| column(quota.per_minute))),
+        per_day: Set(plan.agreed().map(|quota| column(quota.per_day))),
+        revision: Set(revision),
+        ..Default::default()
     }
+}
+
+/// Returns the error of a write that may have met another account with the name.
+fn exists(error: DbErr, name: &AccountName) -> PetStoreError {
+    if fault::is_duplicate(&error) { PetStoreError::AccountExists(name.clone()) } else { error.into() }
 }
 
 /// Returns the text with LIKE's wildcard characters escaped.
 fn escape_like(text: &str) -> String {
     text.replace('\\', r"\\").replace('%', r"\%").replace('_', r"\_")
-}
-
-fn agreed_columns(plan: Plan) -> (Option<i64>, Option<i64>) {
-    // Bound: Plan::parse accepts at most 10^9.
-    let column = |number| i64::try_from(number).unwrap_or(i64::MAX);
-    match plan.agreed() {
-        Some(quota) => (Some(column(quota.per_minute)), Some(column(quota.per_day))),
-        None => (None, None),
-    }
 }
 
 #[cfg(test)]

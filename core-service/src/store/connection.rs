@@ -27,20 +27,16 @@ use sea_orm::{ConnAcquireErr, ConnectionTrait, DbBackend, DbErr, QueryResult, St
 use tokio::{sync::oneshot, task::JoinHandle, time};
 
 mod batches;
-mod driver;
-mod job;
 mod owner;
 mod queue;
 mod session;
 
 pub(super) use batches::{BatchError, Batched, Batches, SLOTS};
-pub(super) use driver::Target;
-pub(super) use session::Session;
+pub(super) use session::{Session, Target};
 
 use super::health::Health;
-use job::{Job, Kind, TypedJob};
 use owner::{Shared, StaleConnections};
-use queue::Queue;
+use queue::{Job, Queue, TypedJob};
 
 /// Timeout for acquiring a free owner, and a new connection if that owner needs one.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -132,7 +128,7 @@ impl Connections {
         T: Send + 'static,
         F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, DbErr>> + Send + 'static,
     {
-        self.submit(Kind::Statements, work).await
+        self.submit(work).await
     }
 
     /// Returns the result of work in a transaction. It is committed if the result is `Ok` and no statement
@@ -143,22 +139,22 @@ impl Connections {
         E: From<DbErr> + Send + 'static,
         F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, E>> + Send + 'static,
     {
-        self.submit(Kind::Transaction, work).await
+        self.submit(|session| Box::pin(in_transaction(session, work))).await
     }
 
     /// Returns the rows of one statement, which is committed separately.
     pub(super) async fn query(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
-        self.submit(Kind::Statements, |session| session.query_all_raw(statement)).await
+        self.submit(|session| session.query_all_raw(statement)).await
     }
 
-    async fn submit<T, E, F>(&self, kind: Kind, work: F) -> Result<T, E>
+    async fn submit<T, E, F>(&self, work: F) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<DbErr> + Send + 'static,
         F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, E>> + Send + 'static,
     {
         let (answer, mut answered) = oneshot::channel();
-        let job = TypedJob::new(kind, self.observer.clone(), work, answer);
+        let job = TypedJob::new(self.observer.clone(), work, answer);
         let place = Queue::submit(&self.owners.shared.queue, Job::new(Box::new(job)));
         let answer = match time::timeout(ACQUIRE_TIMEOUT, &mut answered).await {
             Ok(answer) => answer,
@@ -176,6 +172,21 @@ impl Connections {
         let tasks = std::mem::take(&mut *self.owners.tasks.lock());
         join_all(tasks).await;
     }
+}
+
+/// Commits the transaction if the work succeeded, and rolls it back otherwise.
+async fn in_transaction<F, T, E>(session: &Session, work: F) -> Result<T, E>
+where
+    E: From<DbErr>,
+    F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, E>>,
+{
+    session.begin().await?;
+    let result = work(session).await;
+    match &result {
+        Ok(_) => session.commit().await?,
+        Err(_) => session.roll_back().await,
+    }
+    result
 }
 
 /// Closes the queue when no caller is left. The owners then close their connections and end.

@@ -1,5 +1,6 @@
 //! Metrics of the duration of statements and of the use of connections.
 
+use petstore_telemetry::metrics;
 use petstore_telemetry::metrics::{
     Collectors, HistogramVec, IntCounterVec, IntGaugeVec, Sampled, counters, durations, gauges,
 };
@@ -8,38 +9,27 @@ use sea_orm::DbBackend;
 
 use super::{Store, connection::Connections};
 
-/// Statement metrics.
-#[derive(Clone, Debug)]
-pub(crate) struct StatementMetrics {
-    durations: HistogramVec,
-    failures: IntCounterVec,
-}
-
-impl StatementMetrics {
-    fn new() -> Self {
-        Self {
-            durations: durations(
-                "db_client_operation_duration_seconds",
-                "How long SQL statements took, without the wait for a connection.",
-                &["db_system_name", "db_operation_name"],
-            ),
-            failures: counters(
-                "petstore_db_failures_total",
-                "SQL statements that failed.",
-                &["db_system_name", "db_operation_name"],
-            ),
-        }
-    }
-
-    pub(crate) fn collectors(&self) -> Collectors {
-        vec![Box::new(self.durations.clone()), Box::new(self.failures.clone())]
+metrics! {
+    /// Statement metrics.
+    #[derive(Clone, Debug)]
+    pub(crate) struct StatementMetrics {
+        durations: HistogramVec = durations(
+            "db_client_operation_duration_seconds",
+            "How long SQL statements took, without the wait for a connection.",
+            &["db_system_name", "db_operation_name"],
+        ),
+        failures: IntCounterVec = counters(
+            "petstore_db_failures_total",
+            "SQL statements that failed.",
+            &["db_system_name", "db_operation_name"],
+        ),
     }
 }
 
 impl Store {
     /// Returns the store with metrics of its statements, and these metrics.
     pub(crate) fn counted(mut self) -> (Self, StatementMetrics) {
-        let metrics = StatementMetrics::new();
+        let metrics = StatementMetrics::default();
         for connections in self.connections_mut() {
             let StatementMetrics { durations, failures } = metrics.clone();
             let system = system(connections);

@@ -17,10 +17,35 @@ pub struct OpenOptions {
     pub quick_check: bool,
 }
 
+/// Judges the schema, and migrates it if the options say so. `status` and `up` work on it, and wait for other
+/// processes that do.
+pub(super) async fn prepare_schema<S, U>(
+    url: &DatabaseUrl,
+    options: OpenOptions,
+    status: impl Fn() -> S,
+    up: impl FnOnce() -> U,
+) -> Result<(), OpenError>
+where
+    S: Future<Output = Result<Vec<Migration>, OpenError>>,
+    U: Future<Output = Result<(), OpenError>>,
+{
+    let before = status().await?;
+    require_known(url, &before)?;
+    if options.migrate {
+        up().await?;
+    }
+    let now = status().await?;
+    log_change(&before, &now);
+    if now.iter().any(|migration| migration.state == MigrationState::Pending) {
+        return Err(OpenError::SchemaOlder(url.clone()));
+    }
+    Ok(())
+}
+
 /// Refuses a schema that lacks what this release uses, because a newer release removed it, or that was made
 /// before release 1.0.0. Additions of newer releases are no obstacle: during a rollout, cores of two releases
 /// start on one store.
-pub(super) fn require_known(url: &DatabaseUrl, schema: &[Migration]) -> Result<(), OpenError> {
+fn require_known(url: &DatabaseUrl, schema: &[Migration]) -> Result<(), OpenError> {
     if schema.iter().any(|migration| migration.name == "m0001_pets") {
         return Err(OpenError::SchemaBeforeRelease(url.clone()));
     }
@@ -32,7 +57,7 @@ pub(super) fn require_known(url: &DatabaseUrl, schema: &[Migration]) -> Result<(
 }
 
 /// Logs one line if the schema was changed, with the number of its newest migration.
-pub(super) fn log_change(before: &[Migration], now: &[Migration]) {
+fn log_change(before: &[Migration], now: &[Migration]) {
     match (version(before), version(now)) {
         (0, now) if now > 0 => tracing::info!("created the store, schema {now}"),
         (before, now) if before < now => tracing::info!("updated the store from schema {before} to {now}"),
@@ -44,15 +69,6 @@ pub(super) fn log_change(before: &[Migration], now: &[Migration]) {
 fn version(schema: &[Migration]) -> u32 {
     let applied = schema.iter().rfind(|migration| migration.state == MigrationState::Applied);
     applied.and_then(|migration| migration.name.get(1..5)?.parse().ok()).unwrap_or(0)
-}
-
-/// Refuses a schema that lacks changes.
-pub(super) fn require_current(url: &DatabaseUrl, schema: &[Migration]) -> Result<(), OpenError> {
-    if schema.iter().any(|migration| migration.state == MigrationState::Pending) {
-        Err(OpenError::SchemaOlder(url.clone()))
-    } else {
-        Ok(())
-    }
 }
 
 /// Reason for which the store cannot be opened, in one line for an operator.

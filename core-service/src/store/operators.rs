@@ -36,13 +36,14 @@ impl Store {
         now: UnixMillis,
     ) -> Result<(Operator, OperatorToken), PetStoreError> {
         let token = OperatorToken::generate();
-        let (actor, name, shown) = (actor.clone(), name.clone(), token.clone());
-        let operator = self
-            .transaction(move |transaction| {
-                Box::pin(async move { insert(transaction, &actor, &name, role, &shown, now).await })
+        let (actor, name) = (actor.clone(), name.clone());
+        self.transaction(move |transaction| {
+            Box::pin(async move {
+                let operator = insert(transaction, &actor, &name, role, &token, now).await?;
+                Ok((operator, token))
             })
-            .await?;
-        Ok((operator, token))
+        })
+        .await
     }
 
     /// Creates operator `first`, an admin with this token, if there is no operator yet, in one transaction.
@@ -142,35 +143,33 @@ impl Store {
         now: UnixMillis,
     ) -> Result<(Operator, OperatorToken), PetStoreError> {
         let token = OperatorToken::generate();
-        let (actor, name, shown) = (actor.clone(), name.clone(), token.clone());
-        let operator = self
-            .transaction(move |transaction| {
-                Box::pin(async move {
-                    let before = find(transaction, &name).await?;
-                    operator::Entity::update_many()
-                        .col_expr(Column::Digest, Expr::value(shown.digest().0.to_vec()))
-                        .col_expr(Column::LastFour, Expr::value(shown.last_four()))
-                        .col_expr(Column::RevokedAt, Expr::value(None::<i64>))
-                        .filter(Column::Name.eq(name.as_str()))
-                        .exec(transaction)
-                        .await?;
-                    let id = operator::Entity::find()
-                        .select_only()
-                        .column(Column::Id)
-                        .filter(Column::Name.eq(name.as_str()))
-                        .into_query();
-                    operator_session::Entity::delete_many()
-                        .filter(operator_session::Column::OperatorId.in_subquery(id))
-                        .exec(transaction)
-                        .await?;
-                    let last_four = Some(shown.last_four().to_owned());
-                    let after = Operator { last_four, revoked_at: None, ..before.clone() };
-                    audit::change(transaction, &actor, now, "RotateOperator", Some(&before), &after).await?;
-                    Ok(after)
-                })
+        let (actor, name) = (actor.clone(), name.clone());
+        self.transaction(move |transaction| {
+            Box::pin(async move {
+                let before = find(transaction, &name).await?;
+                operator::Entity::update_many()
+                    .col_expr(Column::Digest, Expr::value(token.digest().0.to_vec()))
+                    .col_expr(Column::LastFour, Expr::value(token.last_four()))
+                    .col_expr(Column::RevokedAt, Expr::value(None::<i64>))
+                    .filter(Column::Name.eq(name.as_str()))
+                    .exec(transaction)
+                    .await?;
+                let id = operator::Entity::find()
+                    .select_only()
+                    .column(Column::Id)
+                    .filter(Column::Name.eq(name.as_str()))
+                    .into_query();
+                operator_session::Entity::delete_many()
+                    .filter(operator_session::Column::OperatorId.in_subquery(id))
+                    .exec(transaction)
+                    .await?;
+                let last_four = Some(token.last_four().to_owned());
+                let after = Operator { last_four, revoked_at: None, ..before.clone() };
+                audit::change(transaction, &actor, now, "RotateOperator", Some(&before), &after).await?;
+                Ok((after, token))
             })
-            .await?;
-        Ok((operator, token))
+        })
+        .await
     }
 
     /// Returns the digests of all tokens that may be valid at `now`, those of sessions included.

@@ -1,8 +1,5 @@
 //! Pets in the database.
 
-use std::time::Duration;
-
-use moka::sync::Cache;
 use sea_orm::DbErr;
 
 use super::{Store, entity::pet};
@@ -37,7 +34,7 @@ impl Store {
     /// Returns the pet, if it exists. A replica that has it answers like the primary, because a pet never
     /// changes. A replica that lacks it may only lag.
     pub(crate) async fn find_pet(&self, id: PetId) -> Result<Option<Pet>, PetStoreError> {
-        if let Some(pet) = self.pet_cache.get(id)
+        if let Some(pet) = self.pet_cache.as_ref().and_then(|cache| cache.get(&id.0))
             && !self.health.is_replaced()
         {
             return Ok(Some(pet));
@@ -48,8 +45,8 @@ impl Store {
             row = self.retry_read(|| self.pet_reads.find(id.0)).await?;
         }
         let pet = row.map(Pet::try_from).transpose()?;
-        if let Some(pet) = &pet {
-            self.pet_cache.keep(pet);
+        if let (Some(cache), Some(pet)) = (&self.pet_cache, &pet) {
+            cache.insert(id.0, pet.clone());
         }
         Ok(pet)
     }
@@ -90,35 +87,6 @@ impl Store {
             Err(error) => return Err(error),
         }
         Ok(rows)
-    }
-}
-
-/// Cache of the pets that were read last, up to a fixed number. Clones share it.
-///
-/// A pet stays for a minute: nothing changes it, but a server that took over from a lost one may lack the
-/// newest pets, and a database may be restored from a copy while cores run.
-///
-/// The absence of a pet is never cached: the pet may be added at any time. An operation that changes pets has
-/// to update this cache, and to invalidate the caches of other cores.
-#[derive(Clone)]
-pub(super) struct PetCache(Option<Cache<i64, Pet>>);
-
-impl PetCache {
-    /// Creates a cache of up to `pets` pets; for 0, none.
-    pub(super) fn of(pets: u32) -> Self {
-        let cache =
-            || Cache::builder().max_capacity(pets.into()).time_to_live(Duration::from_mins(1)).build();
-        Self((pets > 0).then(cache))
-    }
-
-    fn get(&self, id: PetId) -> Option<Pet> {
-        self.0.as_ref()?.get(&id.0)
-    }
-
-    fn keep(&self, pet: &Pet) {
-        if let Some(cache) = &self.0 {
-            cache.insert(pet.id.0, pet.clone());
-        }
     }
 }
 

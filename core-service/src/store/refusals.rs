@@ -116,7 +116,7 @@ pub(super) async fn add(transaction: &Session, refusals: Vec<Refusal>) -> Result
         let max = if account.is_some() { KEPT.refusals_of_account } else { KEPT.refusals_of_unknown };
         let of_kind = Condition::all()
             .add(C::AccountId.eq(account.map_or(0, |account| account.0)))
-            .add(C::Cause.eq(i64::from(cause.number())));
+            .add(C::Cause.eq(i64::from(i32::from(cause))));
         let surplus = refusal::Entity::find()
             .select_only()
             .column(C::RefusedAt)

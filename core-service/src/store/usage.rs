@@ -14,8 +14,8 @@ use sea_orm::{
 
 use super::{Session, Store, entity::moment_column, refusals};
 use crate::domain::{
-    AccountId, Day, KEPT, KeyId, MAX_COUNT, Minute, PetStoreError, RefusalCause, RefusalCount, UsageMinute,
-    UsageReport,
+    AccountId, Day, KEPT, KeyId, MAX_COUNT, Minute, PetStoreError, RefusalCount, UsageMinute, UsageReport,
+    refusal_cause, refusal_code,
 };
 
 /// The columns of counts, in the order of [`UsageMinute::counts`].
@@ -51,7 +51,8 @@ impl Store {
                     add_requests(transaction, requests).await?;
                     add_refusals(transaction, refusal_counts).await?;
                     refusals::add(transaction, refusals).await?;
-                    forget_runs(transaction, now).await?;
+                    let silent_since = moment_column(now.minus(KEPT.reports));
+                    delete_before(transaction, "usage_reporters", "reported_at", silent_since).await?;
                     let first_kept = Day::containing(now).minus(KEPT.usage_days - 1);
                     forget(transaction, "usage_days", "day", first_kept.0).await?;
                 }
@@ -128,9 +129,9 @@ impl Store {
             .take();
         let mut refusals = Vec::new();
         for row in self.rows(query).await? {
-            if let Some(cause) = RefusalCause::from_number(row.try_get("", "cause")?) {
-                let (code, requests) = (cause.code().to_owned(), row.try_get("", "sum")?);
-                refusals.push(CountedCause { cause: cause.number(), code, requests });
+            if let Some(cause) = refusal_cause(row.try_get("", "cause")?) {
+                let (code, requests) = (refusal_code(cause).to_owned(), row.try_get("", "sum")?);
+                refusals.push(CountedCause { cause: cause.into(), code, requests });
             }
         }
         Ok(refusals)
@@ -173,12 +174,8 @@ impl Store {
         let first_kept = Minute::containing(now).minus(KEPT.usage_minutes);
         self.transaction_beside_others(move |transaction| {
             Box::pin(async move {
-                let old = Query::delete()
-                    .from_table("refusal_counts")
-                    .and_where(Expr::col("minute").lt(first_kept.0))
-                    .take();
-                let counts = transaction.execute(&old).await?.rows_affected();
-                Ok(counts + forget(transaction, "usage_minutes", "minute", first_kept.0).await?)
+                let refusals = delete_before(transaction, "refusal_counts", "minute", first_kept.0).await?;
+                Ok(refusals + forget(transaction, "usage_minutes", "minute", first_kept.0).await?)
             })
         })
         .await
@@ -282,7 +279,7 @@ async fn add_requests(transaction: &Session, rows: Vec<(AccountId, UsageMinute)>
 async fn add_refusals(transaction: &Session, mut rows: Vec<RefusalCount>) -> Result<(), DbErr> {
     rows.sort_unstable_by_key(|count| (count.minute, count.cause));
     let rows = rows.into_iter().map(|RefusalCount { minute, cause, requests }| {
-        ([minute.0.into(), i64::from(cause.number()).into()], [requests])
+        ([minute.0.into(), i64::from(i32::from(cause)).into()], [requests])
     });
     add_up(transaction, "refusal_counts", ["minute", "cause"], ["requests"], rows).await
 }
@@ -313,13 +310,15 @@ async fn add_up<const K: usize, const N: usize>(
     transaction.execute(&insert).await.map(drop)
 }
 
-async fn forget_runs(transaction: &Session, now: UnixMillis) -> Result<(), DbErr> {
-    let silent_since = moment_column(now.minus(KEPT.reports));
-    let over = Query::delete()
-        .from_table("usage_reporters")
-        .and_where(Expr::col("reported_at").lt(silent_since))
-        .take();
-    transaction.execute(&over).await.map(drop)
+/// Deletes the rows whose value in a column is smaller than this one. Returns their number.
+async fn delete_before(
+    transaction: &Session,
+    table: &'static str,
+    column: &'static str,
+    first_kept: i64,
+) -> Result<u64, DbErr> {
+    let old = Query::delete().from_table(table).and_where(Expr::col(column).lt(first_kept)).take();
+    Ok(transaction.execute(&old).await?.rows_affected())
 }
 
 /// Deletes rows of the oldest period, if it is before the first one to keep: those of at most 1,000

@@ -100,7 +100,7 @@ impl Core {
         let capacity = if is_known { &self.capacity.operators } else { &self.capacity.guesses };
         let mut name = None;
         let answered = self
-            .answer_as(capacity, called, request, |message| async {
+            .answer(capacity, called, request, |message| async {
                 let now = self.clock.now();
                 let operator = self.authenticate(rpc, &origin, now).await?;
                 name = Some(operator.name.to_string());

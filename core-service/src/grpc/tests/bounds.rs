@@ -33,8 +33,12 @@ async fn a_call_with_a_late_message_has_less_time_left() {
     let mut request = Request::new(());
     let first_byte = begin.checked_sub(Duration::from_millis(4_900)).unwrap();
     request.extensions_mut().insert(call::CallBegin(first_byte));
-    let error =
-        shop.core.answer::<_, (), _>(&methods::GET_PET, request, async |()| future::pending().await).await;
+    let error = shop
+        .core
+        .answer::<_, (), _>(&shop.core.capacity.reads, &methods::GET_PET, request, async |()| {
+            future::pending().await
+        })
+        .await;
     assert_eq!(error.unwrap_err().code(), Code::DeadlineExceeded);
     assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
 }
@@ -44,11 +48,16 @@ async fn a_panic_is_one_failed_call() {
     let shop = Shop::open().await;
     let error = shop
         .core
-        .answer::<_, (), _>(&methods::GET_PET, Request::new(()), async |()| panic!("planted"))
+        .answer::<_, (), _>(&shop.core.capacity.reads, &methods::GET_PET, Request::new(()), async |()| {
+            panic!("planted")
+        })
         .await
         .unwrap_err();
     assert_eq!(verdict(&error), refused(Code::Internal, "INTERNAL", "the service failed to answer"));
-    shop.core.answer(&methods::GET_PET, Request::new(()), async |()| Ok(())).await.unwrap();
+    shop.core
+        .answer(&shop.core.capacity.reads, &methods::GET_PET, Request::new(()), async |()| Ok(()))
+        .await
+        .unwrap();
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use tokio::{sync::oneshot, task, time};
 
 use super::{
     ACQUIRE_TIMEOUT, Connections, Observer, Session,
-    job::{Job, Kind, Work},
+    queue::{Job, Work},
 };
 
 /// Maximum number of slots of one kind of call, and the number of connections that they need.
@@ -132,7 +132,7 @@ impl<B: Batched> Batches<B> {
     ) -> Result<B::Answer, DbErr> {
         let mut batch = B::Batch::default();
         let index = B::add(&mut batch, call).map_err(|_| no_answer())?;
-        let answers = connections.submit(Kind::Statements, |session| B::answer(session, batch)).await?;
+        let answers = connections.submit(|session| B::answer(session, batch)).await?;
         answers.get(index).cloned().ok_or_else(no_answer)
     }
 

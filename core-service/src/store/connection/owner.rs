@@ -15,7 +15,11 @@ use tokio::time::{self, Instant};
 
 use crate::store::fault;
 
-use super::{ACQUIRE_TIMEOUT, Queue, Settings, driver::Driver, job::Job, queue::Next, session::Session};
+use super::{
+    ACQUIRE_TIMEOUT, Queue, Settings,
+    queue::{Job, Next},
+    session::{Driver, Session},
+};
 
 /// State shared by the owners of connections to one database.
 pub(super) struct Shared {
@@ -130,7 +134,8 @@ impl Owner {
         }
         let driver = self.shared.connect(deadline).await?;
         let now = Instant::now();
-        let session = Session::new(driver, self.shared.settings.health.clone());
+        let session =
+            Session::new(driver, self.shared.settings.target.backend(), self.shared.settings.health.clone());
         Ok(OpenConnection {
             session,
             opened_at: now,

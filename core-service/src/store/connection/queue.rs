@@ -1,12 +1,90 @@
-//! The queue in which jobs wait for an owner.
+//! Work on a connection, the caller that waits for it, and the queue in which it waits for an owner.
 
 use std::{collections::VecDeque, mem, sync::Arc};
 
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
+use petstore_telemetry::traces::Current;
 use sea_orm::{ConnAcquireErr, DbErr};
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
 
-use super::job::Job;
+use super::{Observer, session::Session};
+
+/// A job whose result type only its caller knows.
+pub(super) struct Job {
+    pub(super) work: Box<dyn Work>,
+    /// Time at which its caller began to wait.
+    pub(super) submitted_at: Instant,
+}
+
+/// A [`TypedJob`] of any result.
+pub(super) trait Work: Send {
+    /// Returns `true` if a caller still waits.
+    fn is_awaited(&self) -> bool;
+
+    /// Does the work. The session records whether it is usable afterwards.
+    fn run<'j>(&'j mut self, session: &'j mut Session) -> BoxFuture<'j, ()>;
+
+    /// Sets the result of work that was not begun, or not finished.
+    fn fail(&mut self, error: DbErr);
+
+    /// Sends the result to the caller.
+    fn answer(self: Box<Self>);
+}
+
+impl Job {
+    pub(super) fn new(work: Box<dyn Work>) -> Self {
+        Self { work, submitted_at: Instant::now() }
+    }
+}
+
+/// A job with the types of its result, which [`Job`] erases.
+pub(super) struct TypedJob<F, T, E> {
+    observer: Option<Observer>,
+    work: Option<F>,
+    result: Option<Result<T, E>>,
+    answer: oneshot::Sender<Result<T, E>>,
+    /// Span of the caller, which encloses the statements.
+    span: Current,
+}
+
+impl<F, T, E> TypedJob<F, T, E> {
+    pub(super) fn new(observer: Option<Observer>, work: F, answer: oneshot::Sender<Result<T, E>>) -> Self {
+        Self { observer, work: Some(work), result: None, answer, span: Current::take() }
+    }
+}
+
+impl<F, T, E> Work for TypedJob<F, T, E>
+where
+    T: Send + 'static,
+    E: From<DbErr> + Send + 'static,
+    F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, E>> + Send + 'static,
+{
+    fn is_awaited(&self) -> bool {
+        !self.answer.is_closed()
+    }
+
+    fn run<'j>(&'j mut self, session: &'j mut Session) -> BoxFuture<'j, ()> {
+        session.begin_job(self.observer.take());
+        let Self { work, result, span, .. } = self;
+        Box::pin(span.within(async move {
+            if let Some(work) = work.take() {
+                *result = Some(work(session).await);
+            }
+        }))
+    }
+
+    fn fail(&mut self, error: DbErr) {
+        self.result = Some(Err(error.into()));
+    }
+
+    fn answer(self: Box<Self>) {
+        let Self { result, answer, .. } = *self;
+        if let Some(result) = result {
+            let _ = answer.send(result); // the caller has given up
+        }
+    }
+}
 
 /// Either jobs in order of arrival or idle owners, never both.
 #[derive(Default)]

@@ -3,7 +3,7 @@
 use sea_orm::{ActiveValue::NotSet, Set, entity::prelude::*};
 
 use super::{Relation, moment_column, stored_moment};
-use crate::domain::{AccountId, Refusal, RefusalCause};
+use crate::domain::{AccountId, Refusal, refusal_cause};
 
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "refusals")]
@@ -29,7 +29,7 @@ impl Model {
         Some(Refusal {
             request_id: self.request_id,
             at: stored_moment(self.refused_at),
-            cause: RefusalCause::from_number(self.cause)?,
+            cause: refusal_cause(self.cause)?,
             account: Some(AccountId(self.account_id)).filter(|account| account.0 != 0),
             key_id: self.key_id.and_then(|id| id.parse().ok()),
             limit: self.quota,
@@ -47,7 +47,7 @@ pub(crate) fn row(refusal: Refusal) -> ActiveModel {
         id: NotSet,
         request_id: Set(request_id),
         refused_at: Set(moment_column(at)),
-        cause: Set(cause.number().into()),
+        cause: Set(i32::from(cause).into()),
         account_id: Set(account.map_or(0, |account| account.0)),
         key_id: Set(key_id.map(|id| id.to_string())),
         quota: Set(limit),

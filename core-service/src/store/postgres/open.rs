@@ -15,7 +15,7 @@ use crate::{
         OpenError, OpenOptions, Store,
         fault::{is_lock_timeout, is_refused_login, is_slow_connection, is_unknown_database},
         health::Health,
-        open::{log_change, require_current, require_known},
+        open::prepare_schema,
     },
 };
 
@@ -30,28 +30,16 @@ pub(in crate::store) async fn open(
     options: OpenOptions,
 ) -> Result<Store, OpenError> {
     let connection = for_schema(url, address).await?;
-    let schema = judge_schema(url, &connection, options).await;
+    let on = &connection;
+    let status = || async move { petstore_migrations::status(on).await.map_err(|error| explain(url, error)) };
+    let up = || async move {
+        let up = retry_while_locked(on, || petstore_migrations::up(on)).await;
+        up.map_err(|error| explain(url, error))
+    };
+    let schema = prepare_schema(url, options, status, up).await;
     let _ = connection.close().await; // the reason is in `schema`
     schema?;
     Ok(super::store(address, Health::default()))
-}
-
-/// Checks the schema, and migrates it if requested.
-async fn judge_schema(
-    url: &DatabaseUrl,
-    connection: &DatabaseConnection,
-    options: OpenOptions,
-) -> Result<(), OpenError> {
-    let schema = async || petstore_migrations::status(connection).await.map_err(|error| explain(url, error));
-    let before = schema().await?;
-    require_known(url, &before)?;
-    if options.migrate {
-        let up = retry_while_locked(connection, || petstore_migrations::up(connection)).await;
-        up.map_err(|error| explain(url, error))?;
-    }
-    let now = schema().await?;
-    log_change(&before, &now);
-    require_current(url, &now)
 }
 
 /// Retries while other sessions hold locks that work on the schema needs, for ten minutes at most. In

@@ -13,7 +13,7 @@ use crate::store::{
     entity::revision,
     fault,
     health::Health,
-    open::{log_change, require_current, require_known},
+    open::prepare_schema,
     pets::{PetCreates, PetReads},
 };
 
@@ -38,14 +38,9 @@ async fn finish_opening(
     if options.quick_check {
         quick_check(path, migrator).await?;
     }
-    let before = retry_while_busy(path, || petstore_migrations::status(migrator)).await?;
-    require_known(url, &before)?;
-    if options.migrate {
-        retry_while_busy(path, || petstore_migrations::up(migrator)).await?;
-    }
-    let now = retry_while_busy(path, || petstore_migrations::status(migrator)).await?;
-    log_change(&before, &now);
-    require_current(url, &now)?;
+    let status = || retry_while_busy(path, || petstore_migrations::status(migrator));
+    let up = || retry_while_busy(path, || petstore_migrations::up(migrator));
+    prepare_schema(url, options, status, up).await?;
     retry_while_busy(path, || remove_statistics(migrator)).await?;
     let health = Health::default();
     let (writer, reader) = (super::writer(path, health.clone()), super::reader(path, health.clone()));

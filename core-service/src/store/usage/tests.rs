@@ -4,7 +4,7 @@ use petstore_proto::admin::v1 as pb;
 
 use super::*;
 use crate::{
-    domain::Refusal,
+    domain::{Refusal, RefusalCause},
     store::{
         Store,
         test_support::{new_store, open},
