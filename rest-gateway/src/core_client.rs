@@ -19,6 +19,6 @@ pub use connect::{CoreAddress, CoreTls, InvalidCoreAddress, connect};
 pub(crate) use failure::ReportAnswers;
 pub use failure::failure_text;
 pub(crate) use methods::METHODS;
-pub(crate) use retry::{RetryBudget, retry_once};
+pub(crate) use retry::{RetryBudget, call_within, retry_once};
 pub(crate) use traced::TracedTransport;
 pub use transport::CoreTransport;

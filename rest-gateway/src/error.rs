@@ -6,7 +6,10 @@ use std::{sync::Arc, time::Duration};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use petstore_clock::whole_secs;
-use petstore_proto::{Retry, v1::ErrorReason};
+use petstore_proto::{
+    Retry, errors,
+    v1::{ErrorReason, ErrorReason as R},
+};
 use serde::Serialize;
 
 use crate::rate_limit::{BanCause, Decision, LimiterUnavailable, Outcome};
@@ -17,132 +20,102 @@ pub(crate) mod testing;
 
 pub(crate) use from_core::is_transport_failure;
 
-/// Reason for an Error body in place of the requested answer. `Display` is the body's `message`, which is
-/// safe for a client. Causes are logged where the error is made.
-#[derive(Debug, PartialEq, thiserror::Error)]
-pub(crate) enum ApiError {
-    #[error("the request must carry exactly one Host field with a host name or address")]
-    InvalidHost,
-    #[error("the body does not match what its header fields announce")]
-    BrokenBody,
-    #[error("the only Transfer-Encoding that is supported is chunked")]
-    UnsupportedTransferCoding,
-    #[error("the request target must be at most 8192 bytes")]
-    UriTooLong,
-    #[error("the header fields must be at most 100 and at most 32768 bytes together")]
-    HeadersTooLarge,
+errors! {
+    /// Reason for an Error body in place of the requested answer. `Display` is the body's `message`, which is
+    /// safe for a client. Causes are logged where the error is made.
+    #[derive(Debug, PartialEq, thiserror::Error)]
+    pub(crate) enum ApiError {
+        #[error("the request must carry exactly one Host field with a host name or address")]
+        InvalidHost => R::InvalidRequest,
+        #[error("the body does not match what its header fields announce")]
+        BrokenBody => R::InvalidRequest,
+        #[error("the only Transfer-Encoding that is supported is chunked")]
+        UnsupportedTransferCoding => R::UnsupportedTransferCoding,
+        #[error("the request target must be at most 8192 bytes")]
+        UriTooLong => R::UriTooLong,
+        #[error("the header fields must be at most 100 and at most 32768 bytes together")]
+        HeadersTooLarge => R::HeadersTooLarge,
 
-    #[error("an API key is required: send the header Authorization: Bearer <API_KEY>")]
-    MissingApiKey,
-    #[error("the API key is not valid")]
-    InvalidApiKey,
-    #[error("the API key was revoked")]
-    ApiKeyRevoked,
-    #[error("the API key has expired")]
-    ApiKeyExpired,
-    #[error("{}", suspension_message(.reason))]
-    AccountSuspended { reason: Arc<str> },
-    /// The core is unreachable, and the key is not cached, or stale.
-    #[error("the API key cannot be checked at the moment")]
-    ApiKeyNotChecked,
-    #[error("too many API keys are being looked up at the moment")]
-    TooManyKeyLookups,
-    /// Refusal by the limiter, whose decision holds the reason and the end.
-    #[error("{}", .0.refusal_message().unwrap_or_default())]
-    OverLimit(Decision),
-    /// Ban of the key, with the decision and the cause.
-    #[error("{}", .0.ban_message(.1))]
-    Banned(Box<Decision>, BanCause),
+        #[error("an API key is required: send the header Authorization: Bearer <API_KEY>")]
+        MissingApiKey => R::MissingApiKey,
+        #[error("the API key is not valid")]
+        InvalidApiKey => R::InvalidApiKey,
+        #[error("the API key was revoked")]
+        ApiKeyRevoked => R::ApiKeyRevoked,
+        #[error("the API key has expired")]
+        ApiKeyExpired => R::ApiKeyExpired,
+        #[error("{}", suspension_message(.reason))]
+        AccountSuspended { reason: Arc<str> } => R::AccountSuspended,
+        /// The core is unreachable, and the key is not cached, or stale.
+        #[error("the API key cannot be checked at the moment")]
+        ApiKeyNotChecked => R::Unavailable,
+        #[error("too many API keys are being looked up at the moment")]
+        TooManyKeyLookups => R::Overloaded,
+        /// Refusal by the limiter, whose decision holds the reason and the end.
+        #[error("{}", .0.refusal_message().unwrap_or_default())]
+        OverLimit(Decision),
+        /// Ban of the key, with the decision and the cause.
+        #[error("{}", .0.ban_message(.1))]
+        Banned(Box<Decision>, BanCause) => R::ApiKeyBanned,
 
-    #[error("there is nothing at this path")]
-    RouteNotFound,
-    #[error("this path serves only {allow}")]
-    MethodNotAllowed { allow: String },
-    #[error("this operation was removed on 5 December 2030; use GET /v1/pets with status instead")]
-    OperationRemoved,
-    #[error(
-        "the body must be JSON in UTF-8 without a content coding, sent with Content-Type: application/json"
-    )]
-    UnsupportedMediaType,
-    #[error("the body must be at most 65536 bytes")]
-    BodyTooLarge,
-    #[error("the body must arrive within 5 seconds")]
-    RequestTimeout,
+        #[error("there is nothing at this path")]
+        RouteNotFound => R::RouteNotFound,
+        #[error("this path serves only {allow}")]
+        MethodNotAllowed { allow: String } => R::MethodNotAllowed,
+        #[error("this operation was removed on 5 December 2030; use GET /v1/pets with status instead")]
+        OperationRemoved => R::OperationRemoved,
+        #[error("the body must be JSON in UTF-8 without a content coding, sent with Content-Type: \
+                 application/json")]
+        UnsupportedMediaType => R::UnsupportedMediaType,
+        #[error("the body must be at most 65536 bytes")]
+        BodyTooLarge => R::BodyTooLarge,
+        #[error("the body must arrive within 5 seconds")]
+        RequestTimeout => R::RequestTimeout,
 
-    #[error("{0}")]
-    MalformedJson(String),
-    #[error("{0}")]
-    ValidationFailed(String),
-    #[error("{0}")]
-    InvalidParameter(String),
-    #[error("{0}")]
-    InvalidCursor(String),
-    #[error("Idempotency-Key must be one field of 1 to 255 visible ASCII characters")]
-    InvalidIdempotencyKey,
-    #[error("a request with this Idempotency-Key is still in progress")]
-    IdempotencyInProgress { retry_after: Option<Duration> },
-    #[error("this Idempotency-Key was used for another pet")]
-    IdempotencyKeyReused,
-    #[error("there is no pet with this id")]
-    PetNotFound,
+        #[error("{0}")]
+        MalformedJson(String) => R::MalformedJson,
+        #[error("{0}")]
+        ValidationFailed(String) => R::ValidationFailed,
+        #[error("{0}")]
+        InvalidParameter(String) => R::InvalidParameter,
+        #[error("{0}")]
+        InvalidCursor(String) => R::InvalidCursor,
+        #[error("Idempotency-Key must be one field of 1 to 255 visible ASCII characters")]
+        InvalidIdempotencyKey => R::InvalidIdempotencyKey,
+        #[error("a request with this Idempotency-Key is still in progress")]
+        IdempotencyInProgress { retry_after: Option<Duration> } => R::IdempotencyInProgress,
+        #[error("this Idempotency-Key was used for another pet")]
+        IdempotencyKeyReused => R::IdempotencyKeyReused,
+        #[error("there is no pet with this id")]
+        PetNotFound => R::PetNotFound,
 
-    /// Refusal by the core, with its own message.
-    #[error("{message}")]
-    Core { reason: ErrorReason, message: String, retry_after: Option<Duration> },
-    #[error("the service is not available at the moment")]
-    Unavailable { retry_after: Option<Duration> },
-    #[error("the service has more to do than it can; try again later")]
-    Overloaded { retry_after: Option<Duration> },
-    #[error("requests cannot be counted at the moment")]
-    LimiterUnavailable(#[from] LimiterUnavailable),
-    #[error("the service did not answer in time")]
-    DeadlineExceeded,
-    #[error("the service failed; the fault is on its side")]
-    Internal,
+        /// Refusal by the core, with its own message.
+        #[error("{message}")]
+        Core { reason: ErrorReason, message: String, retry_after: Option<Duration> },
+        #[error("the service is not available at the moment")]
+        Unavailable { retry_after: Option<Duration> } => R::Unavailable,
+        #[error("the service has more to do than it can; try again later")]
+        Overloaded { retry_after: Option<Duration> } => R::Overloaded,
+        #[error("requests cannot be counted at the moment")]
+        LimiterUnavailable(#[from] LimiterUnavailable) => R::LimiterUnavailable,
+        #[error("the service did not answer in time")]
+        DeadlineExceeded => R::DeadlineExceeded,
+        #[error("the service failed; the fault is on its side")]
+        Internal => R::Internal,
+    }
+
+    /// Returns the machine-readable reason.
+    fn reason(&self) -> ErrorReason {
+        Self::OverLimit(decision) => match decision.outcome {
+            // `Admitted` is not a refusal, so this error is never made from it.
+            Outcome::RateLimited | Outcome::Admitted => R::RateLimited,
+            Outcome::QuotaExceeded => R::QuotaExceeded,
+        },
+        Self::Core { reason, .. } => *reason,
+    }
 }
 
 impl ApiError {
-    /// Returns the machine-readable reason.
-    pub(crate) const fn reason(&self) -> ErrorReason {
-        match self {
-            Self::InvalidHost | Self::BrokenBody => ErrorReason::InvalidRequest,
-            Self::UnsupportedTransferCoding => ErrorReason::UnsupportedTransferCoding,
-            Self::UriTooLong => ErrorReason::UriTooLong,
-            Self::HeadersTooLarge => ErrorReason::HeadersTooLarge,
-            Self::MissingApiKey => ErrorReason::MissingApiKey,
-            Self::InvalidApiKey => ErrorReason::InvalidApiKey,
-            Self::ApiKeyRevoked => ErrorReason::ApiKeyRevoked,
-            Self::ApiKeyExpired => ErrorReason::ApiKeyExpired,
-            Self::AccountSuspended { .. } => ErrorReason::AccountSuspended,
-            Self::OverLimit(decision) => match decision.outcome {
-                // `Admitted` is not a refusal, so this error is never made from it.
-                Outcome::RateLimited | Outcome::Admitted => ErrorReason::RateLimited,
-                Outcome::QuotaExceeded => ErrorReason::QuotaExceeded,
-            },
-            Self::Banned(..) => ErrorReason::ApiKeyBanned,
-            Self::RouteNotFound => ErrorReason::RouteNotFound,
-            Self::MethodNotAllowed { .. } => ErrorReason::MethodNotAllowed,
-            Self::OperationRemoved => ErrorReason::OperationRemoved,
-            Self::UnsupportedMediaType => ErrorReason::UnsupportedMediaType,
-            Self::BodyTooLarge => ErrorReason::BodyTooLarge,
-            Self::RequestTimeout => ErrorReason::RequestTimeout,
-            Self::MalformedJson(_) => ErrorReason::MalformedJson,
-            Self::ValidationFailed(_) => ErrorReason::ValidationFailed,
-            Self::InvalidParameter(_) => ErrorReason::InvalidParameter,
-            Self::InvalidCursor(_) => ErrorReason::InvalidCursor,
-            Self::InvalidIdempotencyKey => ErrorReason::InvalidIdempotencyKey,
-            Self::IdempotencyInProgress { .. } => ErrorReason::IdempotencyInProgress,
-            Self::IdempotencyKeyReused => ErrorReason::IdempotencyKeyReused,
-            Self::PetNotFound => ErrorReason::PetNotFound,
-            Self::Core { reason, .. } => *reason,
-            Self::Unavailable { .. } | Self::ApiKeyNotChecked => ErrorReason::Unavailable,
-            Self::Overloaded { .. } | Self::TooManyKeyLookups => ErrorReason::Overloaded,
-            Self::LimiterUnavailable(_) => ErrorReason::LimiterUnavailable,
-            Self::DeadlineExceeded => ErrorReason::DeadlineExceeded,
-            Self::Internal => ErrorReason::Internal,
-        }
-    }
-
     pub(crate) fn status(&self) -> StatusCode {
         self.reason().code().http
     }

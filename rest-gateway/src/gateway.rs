@@ -33,6 +33,7 @@ pub struct GatewayOptions {
     pub traces: Traces,
 }
 
+#[cfg(test)]
 impl GatewayOptions {
     /// Returns the options of a gateway for keys of that environment, whose clients call it without proxies
     /// and not from web pages. Bans hold, and requests are not traced.

@@ -22,6 +22,17 @@ pub(crate) use self::early_reads::{EarlyRead, EarlyReads};
 pub use self::resolver::KeyResolver;
 use crate::rate_limit::Quota;
 
+/// Returns the name of the plan; `None` if it is of a newer core.
+pub(crate) const fn plan_word(plan: Plan) -> Option<&'static str> {
+    match plan {
+        Plan::Free => Some("free"),
+        Plan::Pro => Some("pro"),
+        Plan::Business => Some("business"),
+        Plan::Enterprise => Some("enterprise"),
+        Plan::Unspecified => None,
+    }
+}
+
 /// API key that may be used now.
 #[derive(Debug)]
 pub struct KnownKey {
@@ -56,10 +67,10 @@ impl PartialEq for KnownKey {
 
 impl Eq for KnownKey {}
 
-/// A well-formed key that cannot be used now.
+/// A request without a key that can be used now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnusableKey {
-    /// Reason why it cannot be used.
+    /// Reason.
     pub error: KeyError,
     /// The key, if it is known.
     pub key: Option<Arc<KnownKey>>,
@@ -71,10 +82,12 @@ impl From<KeyError> for UnusableKey {
     }
 }
 
-/// Reason why a well-formed key cannot be used now.
+/// Reason why a request has no key that can be used now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyError {
-    /// The key does not exist.
+    /// The request has no key.
+    Missing,
+    /// The key does not exist, or is not of the form of one.
     Unknown,
     /// Its owner or an operator revoked it.
     Revoked,

@@ -4,27 +4,52 @@
 use std::time::Duration;
 
 use petstore_proto::v1::ErrorReason;
+use petstore_telemetry::metrics;
 use petstore_telemetry::metrics::{
-    Collectors, GaugeGuard, HistogramVec, IntCounter, IntCounterVec, IntGauge, counter, counters, durations,
-    gauge,
+    GaugeGuard, HistogramVec, IntCounter, IntCounterVec, IntGauge, counter, counters, durations, gauge,
 };
 
 use crate::{
-    keys::Plan,
+    keys::{Plan, plan_word},
     operation::Operation,
     rate_limit::{Decision, LimitKey, LimiterUnavailable, Outcome, Scope, WindowView},
 };
 
-/// Metrics of one gateway.
-#[derive(Debug)]
-pub(crate) struct Metrics {
-    durations: HistogramVec,
-    active: IntGauge,
-    requests: IntCounterVec,
-    decisions: IntCounterVec,
-    near_limit: IntCounterVec,
-    strikes: IntCounter,
-    bans: IntCounter,
+metrics! {
+    /// Metrics of one gateway.
+    #[derive(Debug)]
+    pub(crate) struct Metrics {
+        durations: HistogramVec = durations(
+            "http_server_request_duration_seconds",
+            "How long requests took, from their head to the head of their answer.",
+            &["operation", "http_request_method", "http_route", "status_class"],
+        ),
+        active: IntGauge = gauge("http_server_active_requests", "Requests in flight."),
+        requests: IntCounterVec = counters(
+            "petstore_requests_total",
+            "Requests answered, by the plan of the key's account and the code of the Error body.",
+            &["operation", "plan", "code"],
+        ),
+        decisions: IntCounterVec = counters(
+            "petstore_limiter_decisions_total",
+            "Decisions of the rate limiter.",
+            &["subject", "outcome", "scope"],
+        ),
+        near_limit: IntCounterVec = counters(
+            "petstore_limiter_near_limit_total",
+            "Requests of keys that were admitted with 80 % of the window's limit or more used up, this \
+             one counted.",
+            &["window"],
+        ),
+        strikes: IntCounter = counter(
+            "petstore_limiter_strikes_total",
+            "Requests of keys that went on sending after 429, more than a second after the first.",
+        ),
+        bans: IntCounter = counter(
+            "petstore_limiter_bans_total",
+            "Bans that strikes brought; those that operators add are not counted.",
+        ),
+    }
 }
 
 /// Outcome of a request.
@@ -40,56 +65,7 @@ pub(crate) struct RequestOutcome<'a> {
     pub(crate) took: Duration,
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
-        Self {
-            durations: durations(
-                "http_server_request_duration_seconds",
-                "How long requests took, from their head to the head of their answer.",
-                &["operation", "http_request_method", "http_route", "status_class"],
-            ),
-            active: gauge("http_server_active_requests", "Requests in flight."),
-            requests: counters(
-                "petstore_requests_total",
-                "Requests answered, by the plan of the key's account and the code of the Error body.",
-                &["operation", "plan", "code"],
-            ),
-            decisions: counters(
-                "petstore_limiter_decisions_total",
-                "Decisions of the rate limiter.",
-                &["subject", "outcome", "scope"],
-            ),
-            near_limit: counters(
-                "petstore_limiter_near_limit_total",
-                "Requests of keys that were admitted with 80 % of the window's limit or more used up, this \
-                 one counted.",
-                &["window"],
-            ),
-            strikes: counter(
-                "petstore_limiter_strikes_total",
-                "Requests of keys that went on sending after 429, more than a second after the first.",
-            ),
-            bans: counter(
-                "petstore_limiter_bans_total",
-                "Bans that strikes brought; those that operators add are not counted.",
-            ),
-        }
-    }
-}
-
 impl Metrics {
-    pub(crate) fn collectors(&self) -> Collectors {
-        vec![
-            Box::new(self.durations.clone()),
-            Box::new(self.active.clone()),
-            Box::new(self.requests.clone()),
-            Box::new(self.decisions.clone()),
-            Box::new(self.near_limit.clone()),
-            Box::new(self.strikes.clone()),
-            Box::new(self.bans.clone()),
-        ]
-    }
-
     /// Counts a request as in flight until the guard is dropped.
     pub(crate) fn active(&self) -> GaugeGuard {
         GaugeGuard::new(&self.active)
@@ -102,7 +78,9 @@ impl Metrics {
             .with_label_values(&[operation.name, operation.method, operation.path, status_class(status)])
             .observe(took.as_secs_f64());
         let code = reason.map_or("OK", |reason| reason.code().name);
-        self.requests.with_label_values(&[operation.name, plan_word(plan), code]).inc();
+        self.requests
+            .with_label_values(&[operation.name, plan.and_then(plan_word).unwrap_or("none"), code])
+            .inc();
     }
 
     /// Counts a key that this gateway banned.
@@ -152,17 +130,6 @@ const fn status_class(status: u16) -> &'static str {
         300..400 => "3xx",
         400..500 => "4xx",
         500.. => "5xx",
-    }
-}
-
-/// Returns the plan as a word, `none` if no key is known.
-const fn plan_word(plan: Option<Plan>) -> &'static str {
-    match plan {
-        None | Some(Plan::Unspecified) => "none",
-        Some(Plan::Free) => "free",
-        Some(Plan::Pro) => "pro",
-        Some(Plan::Business) => "business",
-        Some(Plan::Enterprise) => "enterprise",
     }
 }
 

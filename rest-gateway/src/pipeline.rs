@@ -31,16 +31,13 @@ use petstore_telemetry::{
 use tokio::{select, time::Instant};
 
 pub(crate) use self::rate_limit::limit_status;
-use self::{
-    authenticate::{Unauthenticated, authenticate},
-    rate_limit::Admission,
-};
+use self::{authenticate::authenticate, rate_limit::Admission};
 use crate::{
     client_address::ClientAddress,
     cors,
     error::ApiError,
     gateway::GatewayState,
-    keys::{EarlyRead, KnownKey},
+    keys::{EarlyRead, KnownKey, UnusableKey},
     operation::{Access, Id, Operation, is_versioned},
     rate_limit::{Decision, LimitStatus},
     request_id::{Caller, RequestId},
@@ -172,7 +169,7 @@ async fn at_once(
 enum Identity {
     /// Any sender: the operation needs no key, or the head is refused.
     Anybody(Result<(), ApiError>),
-    Key(Result<Arc<KnownKey>, Unauthenticated>),
+    Key(Result<Arc<KnownKey>, UnusableKey>),
 }
 
 impl Identity {

@@ -9,7 +9,6 @@ mod abuse;
 mod conformance_tests;
 mod counters;
 mod decision;
-mod in_process;
 mod policy;
 mod redis;
 mod resilient;
@@ -26,8 +25,8 @@ pub(crate) use self::decision::put_number;
 pub use self::redis::fuzz_reply;
 pub(crate) use self::windows::{DAY, MINUTE};
 pub use self::{
+    counters::InProcessLimiter,
     decision::{BanCause, BanPeriod, Decision, LimitStatus, Outcome, Scope, Strikes},
-    in_process::InProcessLimiter,
     redis::{RedisCallError, RedisDeadlines, RedisLimiter, RedisSettings, RedisUrl},
     resilient::{OnRedisFailure, ResilienceSettings, ResilientLimiter, redis_metrics},
     windows::WindowView,

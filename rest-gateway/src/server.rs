@@ -21,7 +21,8 @@ use std::{fmt, future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::D
 use axum::{Router, body::Body, extract::ConnectInfo, response::Response};
 use futures_util::{FutureExt, future::BoxFuture};
 use http::Request;
-use petstore_telemetry::metrics::{Collectors, GaugeGuard, IntCounter, IntGauge, counter, gauge};
+use petstore_telemetry::metrics;
+use petstore_telemetry::metrics::{GaugeGuard, IntCounter, IntGauge, counter, gauge};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::OwnedSemaphorePermit,
@@ -139,34 +140,23 @@ impl Default for ServerLimits {
     }
 }
 
-/// Counters of a server's connections. Clones share them.
-#[derive(Clone, Debug)]
-pub struct ConnectionMetrics {
-    open: IntGauge,
-    accepted: IntCounter,
-    refused: IntCounter,
-}
-
-impl Default for ConnectionMetrics {
-    fn default() -> Self {
-        Self {
-            open: gauge("petstore_connections_open", "Connections to the REST port that are open."),
-            accepted: counter("petstore_connections_accepted_total", "Connections to the REST port so far."),
-            refused: counter(
-                "petstore_connections_refused_total",
-                "Connections to the REST port that were closed at once, because their address had too many.",
-            ),
-        }
+metrics! {
+    /// Counters of a server's connections. Clones share them.
+    #[derive(Clone, Debug)]
+    pub struct ConnectionMetrics {
+        open: IntGauge = gauge("petstore_connections_open", "Connections to the REST port that are open."),
+        accepted: IntCounter = counter(
+            "petstore_connections_accepted_total",
+            "Connections to the REST port so far.",
+        ),
+        refused: IntCounter = counter(
+            "petstore_connections_refused_total",
+            "Connections to the REST port that were closed at once, because their address had too many.",
+        ),
     }
 }
 
 impl ConnectionMetrics {
-    /// Returns the metrics.
-    #[must_use]
-    pub fn collectors(&self) -> Collectors {
-        vec![Box::new(self.open.clone()), Box::new(self.accepted.clone()), Box::new(self.refused.clone())]
-    }
-
     fn accepted(&self) -> GaugeGuard {
         self.accepted.inc();
         GaugeGuard::new(&self.open)

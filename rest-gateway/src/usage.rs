@@ -10,13 +10,12 @@ use std::{future::Future, sync::Arc, time::Duration};
 use petstore_clock::{Clock, Day, Minute};
 use petstore_proto::internal::v1::{GetUsageRequest, UsageDay, usage_service_client::UsageServiceClient};
 use petstore_telemetry::metrics::{Collectors, IntCounter, counter};
-use tokio::time::{sleep, timeout};
-use tonic::{Request, Status};
+use tokio::time::sleep;
 
 use self::ledger::{Ledger, Unreported};
 pub(crate) use self::refusals::{RefusedBy, RefusedRequest, Who};
 use crate::{
-    core_client::{ReportAnswers, RetryBudget, TracedTransport, call_alone, failure_text},
+    core_client::{ReportAnswers, RetryBudget, TracedTransport, call_alone, call_within, failure_text},
     error::ApiError,
     keys::KnownKey,
     request_id::{Caller, RequestId, uuid_v7},
@@ -92,12 +91,9 @@ impl UsageCounter {
         while !is_last && let Some(report) = self.ledger.next_report() {
             let number = report.number;
             is_last = report.requests.len() < ledger::MAX_ROWS;
-            let mut request = Request::new(report);
-            request.set_timeout(REPORT_TIMEOUT);
             let mut core = self.core.clone();
-            let answer = timeout(REPORT_TIMEOUT, core.report_usage(request)).await;
-            let answer = answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer in time")));
-            match self.answers.judge(answer) {
+            let send = |report| async move { core.report_usage(report).await };
+            match self.answers.judge(call_within(REPORT_TIMEOUT, report, send).await) {
                 Ok(taken) => {
                     if taken.is_none() {
                         self.refused.inc();
@@ -159,7 +155,7 @@ mod tests {
     use std::{convert::Infallible, sync::OnceLock};
 
     use http::{Response, StatusCode};
-    use tonic::{Code, body::Body};
+    use tonic::{Code, Status, body::Body};
     use tower::{BoxError, ServiceExt, service_fn};
 
     use super::*;

@@ -16,7 +16,7 @@ use super::{
     permits::{Overloaded, Permits},
     retry::{RetryBudget, is_caused_by, retry_once},
     traced::{self, TracedTransport},
-    transport::{CoreTransport, NamedTransport},
+    transport::{self, CoreTransport},
 };
 use crate::{
     error::{ApiError, is_transport_failure},
@@ -79,7 +79,7 @@ impl From<CoreConnection> for CoreClient {
     fn from(CoreConnection { transport, in_process }: CoreConnection) -> Self {
         let traced = TracedTransport::from(transport.clone());
         let route = in_process.map_or_else(
-            || Route::Batches(CallQueue::new(NamedTransport(transport), Arc::clone(traced.breaker()))),
+            || Route::Batches(CallQueue::new(transport::named(transport), Arc::clone(traced.breaker()))),
             Route::InProcess,
         );
         Self {

@@ -11,18 +11,23 @@ use tonic::{Code, Status};
 /// reached, the innermost known cause, such as `connection refused`. Omits details, which are for programs.
 #[must_use]
 pub fn failure_text(status: &Status) -> String {
-    let mut innermost: Option<&(dyn Error + 'static)> = status.source();
-    while let Some(cause) = innermost.and_then(Error::source) {
-        innermost = Some(cause);
-    }
-    let Some(cause) = innermost else { return status.message().to_owned() };
-    let cause = cause.to_string();
+    let Some(cause) = status.source() else { return status.message().to_owned() };
+    let cause = innermost(cause).to_string();
     let cause = cause.split(" (os error").next().unwrap_or_default(); // the number is in the text already
     match status.message() {
         "" | "transport error" => cause.to_owned(),
         message if message.contains(cause) => cause.to_owned(),
         message => format!("{message}: {cause}"),
     }
+}
+
+/// Returns the innermost cause of the error, or the error itself.
+pub(super) fn innermost<'e>(error: &'e (dyn Error + 'static)) -> &'e (dyn Error + 'static) {
+    let mut innermost = error;
+    while let Some(cause) = innermost.source() {
+        innermost = cause;
+    }
+    innermost
 }
 
 /// Returns `true` if the core refuses the request itself, so that a retry would be refused too.

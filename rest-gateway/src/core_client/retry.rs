@@ -1,4 +1,4 @@
-//! Retries of calls to the core whose answer was lost.
+//! Deadlines of calls to the core, and retries of calls whose answer was lost.
 
 use std::{
     error::Error,
@@ -7,8 +7,8 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, sleep};
-use tonic::{ConnectError, Status, TimeoutExpired};
+use tokio::time::{Instant, sleep, timeout};
+use tonic::{ConnectError, Request, Response, Status, TimeoutExpired};
 
 use super::{breaker::CoreNotAnswering, failure_text};
 use crate::error::is_transport_failure;
@@ -40,6 +40,22 @@ impl RetryBudget {
         let spent = |tenths: u32| tenths.checked_sub(PER_RETRY);
         self.tenths.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spent).is_ok()
     }
+}
+
+/// Makes a call. It carries the deadline (`grpc-timeout`), so that the core stops working when the gateway
+/// has given up.
+pub(crate) async fn call_within<M, T, F>(
+    deadline: Duration,
+    message: M,
+    rpc: impl FnOnce(Request<M>) -> F,
+) -> Result<T, Status>
+where
+    F: Future<Output = Result<Response<T>, Status>>,
+{
+    let mut request = Request::new(message);
+    request.set_timeout(deadline);
+    let answer = timeout(deadline, rpc(request)).await;
+    answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer in time"))).map(Response::into_inner)
 }
 
 /// Makes the attempt, and a second one if the connection broke after the request was sent. Each attempt is

@@ -1,6 +1,7 @@
 //! Transport of calls that are not batched.
 
 use std::{
+    borrow::Cow,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -13,11 +14,11 @@ use tower::{Service, ServiceExt};
 
 use super::{
     breaker::CoreBreaker,
-    transport::{CoreTransport, NamedTransport, TransportError},
+    transport::{CoreTransport, NamedTransport, TransportError, named},
 };
 
-/// [`CoreTransport`] whose calls are spans of the request that they belong to, and that gives up calls while
-/// the breaker is open. Clones share the breaker.
+/// Transport whose calls are spans of the request that they belong to, and are given up while the breaker is
+/// open. Clones share the breaker.
 #[derive(Clone, Debug)]
 pub(crate) struct TracedTransport {
     core: NamedTransport,
@@ -33,7 +34,7 @@ impl TracedTransport {
 
 impl From<CoreTransport> for TracedTransport {
     fn from(core: CoreTransport) -> Self {
-        let core = NamedTransport(core);
+        let core = named(core);
         Self { breaker: CoreBreaker::new(core.clone()), core }
     }
 }
@@ -63,7 +64,7 @@ impl Service<Request<Body>> for TracedTransport {
 }
 
 /// Returns the span of a call of `package.Service/Method`.
-pub(super) fn span(method: impl Into<std::borrow::Cow<'static, str>>) -> Span {
+pub(super) fn span(method: impl Into<Cow<'static, str>>) -> Span {
     Span::child(SpanKind::Client, || {
         let name = method.into();
         SpanDescription { name: name.clone(), attributes: grpc::call(name).into() }

@@ -1,15 +1,12 @@
 //! Transport for the generated clients, and its errors.
 
-use std::{
-    error::Error,
-    fmt,
-    task::{Context, Poll},
-};
+use std::future::ready;
 
-use futures_util::future::{BoxFuture, FutureExt, TryFutureExt};
 use http::{Request, Response, StatusCode};
 use tonic::{Status, body::Body};
-use tower::{BoxError, Service, ServiceExt, util::BoxCloneSyncService};
+use tower::{BoxError, ServiceExt, util::BoxCloneSyncService};
+
+use super::failure::innermost;
 
 /// Transport of gRPC calls to the core. The all-in-one process passes the core's own service, so that no
 /// socket is needed; a separate gateway passes the result of [`connect()`](super::connect()).
@@ -27,11 +24,7 @@ impl TransportError {
 
     /// Returns the innermost cause, which is the most specific.
     pub(super) fn cause(&self) -> String {
-        let mut cause: &(dyn Error + 'static) = &*self.0;
-        while let Some(inner) = cause.source() {
-            cause = inner;
-        }
-        cause.to_string()
+        innermost(&*self.0).to_string()
     }
 }
 
@@ -47,29 +40,11 @@ impl From<TransportError> for Status {
 
 /// [`CoreTransport`] with a named error type. With a boxed error, the compiler cannot see that the futures of
 /// the generated clients are `Send` (rust-lang/rust#110338).
-#[derive(Clone)]
-pub(super) struct NamedTransport(pub(super) CoreTransport);
+pub(super) type NamedTransport = BoxCloneSyncService<Request<Body>, Response<Body>, TransportError>;
 
-impl Service<Request<Body>> for NamedTransport {
-    type Response = Response<Body>;
-    type Error = TransportError;
-    type Future = BoxFuture<'static, Result<Response<Body>, TransportError>>;
-
-    /// Always ready: a call waits for the transport itself, so that this wait is not longer than others.
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let answer = self.0.clone().oneshot(request).map_err(TransportError);
-        async move { answer.await.and_then(grpc_only) }.boxed()
-    }
-}
-
-impl fmt::Debug for NamedTransport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NamedTransport").finish_non_exhaustive()
-    }
+/// Returns the transport with a named error type, which accepts only answers of a gRPC server.
+pub(super) fn named(core: CoreTransport) -> NamedTransport {
+    BoxCloneSyncService::new(core.map_err(TransportError).and_then(|response| ready(grpc_only(response))))
 }
 
 /// Accepts answers of a gRPC server: HTTP status 200, or a `grpc-status` with any HTTP status (gRPC over

@@ -5,7 +5,7 @@ use petstore_proto::v1::{NewPet, Pet, PetStatus};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::document::{self, Members, Text};
+use super::{Members, Text};
 use crate::error::ApiError;
 
 /// Members of a pet that clients set, which are also the columns of a table.
@@ -77,9 +77,7 @@ pub(crate) fn pet_cells(pet: &Pet) -> [String; MEMBERS.len() + 1] {
 
 /// Returns the pet that a body describes. Members that a `NewPet` does not have are ignored, `id` among them.
 pub(crate) fn new_pet(body: &[u8]) -> Result<NewPet, ApiError> {
-    let members = document::object(body)
-        .map_err(|malformed| ApiError::MalformedJson(malformed.to_string()))?
-        .ok_or_else(|| ApiError::ValidationFailed("the body must be a JSON object".to_owned()))?;
+    let members = super::object(body)?;
     let status = member(&members, "status", |value| text(value).map(|word| parse_status(&word)));
     collect(
         member(&members, "name", text),

@@ -4,11 +4,14 @@ use petstore_clock::{Day, UnixMillis};
 use petstore_proto::internal::v1::{Plan, UsageDay};
 use serde_json::{Map, Value, json};
 
-use crate::rate_limit::{LimitStatus, WindowView};
+use crate::{
+    keys::plan_word,
+    rate_limit::{LimitStatus, WindowView},
+};
 
 /// Returns the body of `GET /v1/usage`: a limit status with the days beside it, the latest first.
 pub(crate) fn usage_body(plan: Plan, status: &LimitStatus, days: &[UsageDay]) -> String {
-    let mut usage = Map::from_iter([("plan".to_owned(), json!(plan_word(plan)))]);
+    let mut usage = Map::from_iter([("plan".to_owned(), json!(plan_word(plan).unwrap_or("other")))]);
     usage.extend(limit_status(status));
     usage.insert("days".to_owned(), days.iter().map(day).collect());
     Value::Object(usage).to_string()
@@ -49,16 +52,6 @@ fn day(counts: &UsageDay) -> Value {
         "byStatus": { "2xx": succeeded, "4xx": client_errors, "429": refused, "5xx": server_errors },
         "getPet": get_pet,
     })
-}
-
-const fn plan_word(plan: Plan) -> &'static str {
-    match plan {
-        Plan::Free => "free",
-        Plan::Pro => "pro",
-        Plan::Business => "business",
-        Plan::Enterprise => "enterprise",
-        Plan::Unspecified => "other", // of a newer core
-    }
 }
 
 #[cfg(test)]

@@ -10,12 +10,13 @@ use petstore_proto::internal::v1::{
     KeyUse, ListChangesRequest, ListChangesResponse, ReportBanResponse, ReportUseRequest, ResolveKeysRequest,
     ResolveKeysResponse, key_service_client::KeyServiceClient,
 };
-use tokio::time::{Instant, timeout};
-use tonic::{Request, Response, Status};
+use tokio::time::Instant;
 
 use super::bans::ImposedBan;
 use crate::{
-    core_client::{METHODS, ReportAnswers, RetryBudget, TracedTransport, failure_text, retry_once},
+    core_client::{
+        METHODS, ReportAnswers, RetryBudget, TracedTransport, call_within, failure_text, retry_once,
+    },
     error::is_transport_failure,
 };
 
@@ -83,11 +84,9 @@ impl KeyService {
         let request = ResolveKeysRequest { digests, ..ResolveKeysRequest::default() };
         let attempts = retry_once(&self.retries, Instant::now() + DEADLINE, |left| {
             let mut client = self.client.clone();
-            let mut request = Request::new(request.clone());
-            request.set_timeout(left);
-            async move { client.resolve_keys(request).await }
+            call_within(left, request.clone(), |request| async move { client.resolve_keys(request).await })
         });
-        let answer = within_deadline(attempts).await;
+        let answer = attempts.await;
         let fails = answer.as_ref().is_err_and(|status| !is_transport_failure(status));
         let failed_before = self.lookups_fail.swap(fails, Ordering::Relaxed);
         answer.map_err(|status| {
@@ -104,19 +103,18 @@ impl KeyService {
     /// Returns what the core knows of the key with this identifier.
     pub(super) async fn find(&self, key_id: &str) -> Result<ResolveKeysResponse, CoreAway> {
         let question = ResolveKeysRequest { key_id: key_id.to_owned(), ..ResolveKeysRequest::default() };
-        let answer = within_deadline(self.client.clone().resolve_keys(request(question))).await;
-        answer.map_err(|status| {
+        let mut client = self.client.clone();
+        let find = |question| async move { client.resolve_keys(question).await };
+        call_within(DEADLINE, question, find).await.map_err(|status| {
             tracing::debug!(error = failure_text(&status), "could not find an API key");
             CoreAway
         })
     }
 
     pub(super) async fn list_changes(&self, after_revision: i64) -> Result<ListChangesResponse, CoreAway> {
-        let mut request = Request::new(ListChangesRequest { after_revision });
-        request.set_timeout(CHANGES_DEADLINE);
-        let mut client = self.client.clone();
-        let answer = timeout(CHANGES_DEADLINE, client.list_changes(request)).await;
-        let answer = answer.unwrap_or_else(|_| Err(overdue())).map(Response::into_inner);
+        let (mut client, question) = (self.client.clone(), ListChangesRequest { after_revision });
+        let list = |question| async move { client.list_changes(question).await };
+        let answer = call_within(CHANGES_DEADLINE, question, list).await;
         if let Ok(answer) = &answer {
             self.note_methods(&answer.methods); // first, because `answered_once` makes the gateway ready
         }
@@ -161,8 +159,9 @@ impl KeyService {
     /// Reports a ban, and returns the resulting ban, or `None` if the core refuses this report and would
     /// refuse it again.
     pub(super) async fn report_ban(&self, ban: &ImposedBan) -> Result<Option<ReportBanResponse>, CoreAway> {
-        let answer = within_deadline(self.client.clone().report_ban(request(ban.to_core()))).await;
-        self.ban_reports.judge(answer).map_err(|status| {
+        let mut client = self.client.clone();
+        let report = |report| async move { client.report_ban(report).await };
+        self.ban_reports.judge(call_within(DEADLINE, ban.to_core(), report).await).map_err(|status| {
             tracing::debug!(error = failure_text(&status), "could not report a ban");
             CoreAway
         })
@@ -171,38 +170,17 @@ impl KeyService {
     /// Reports uses, in batches, until the core does not answer or the deadline passes. Uses that are refused
     /// or not sent are dropped, because "last used" is only precise to the day.
     pub(super) async fn report(&self, uses: &[KeyUse]) {
-        let report = async {
-            for batch in uses.chunks(1_000) {
-                let batch = ReportUseRequest { uses: batch.to_vec() };
-                let answer = within_deadline(self.client.clone().report_use(request(batch))).await;
-                self.use_reports.judge(answer)?;
+        let deadline = Instant::now() + DEADLINE;
+        for batch in uses.chunks(1_000) {
+            let (mut client, batch) = (self.client.clone(), ReportUseRequest { uses: batch.to_vec() });
+            let report = |report| async move { client.report_use(report).await };
+            let left = deadline.saturating_duration_since(Instant::now());
+            if let Err(status) = self.use_reports.judge(call_within(left, batch, report).await) {
+                tracing::debug!(error = failure_text(&status), "could not report when API keys were used");
+                return;
             }
-            Ok(())
-        };
-        let reported = timeout(DEADLINE, report).await.unwrap_or_else(|_| Err(overdue()));
-        if let Err(status) = reported {
-            tracing::debug!(error = failure_text(&status), "could not report when API keys were used");
         }
     }
-}
-
-/// Returns a request with the deadline (`grpc-timeout`), so that the core stops working when the gateway has
-/// given up.
-fn request<T>(message: T) -> Request<T> {
-    let mut request = Request::new(message);
-    request.set_timeout(DEADLINE);
-    request
-}
-
-async fn within_deadline<T>(call: impl Future<Output = Result<Response<T>, Status>>) -> Result<T, Status> {
-    match timeout(DEADLINE, call).await {
-        Ok(answer) => answer.map(Response::into_inner),
-        Err(_) => Err(overdue()),
-    }
-}
-
-fn overdue() -> Status {
-    Status::deadline_exceeded("no answer in time")
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //! core answers more slowly than that do look-ups stay in the queue. Then refreshes of known keys go first,
 //! and client addresses take turns, so that a flood of unknown keys from one address delays no other address.
 
-use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures_util::future::{BoxFuture, FutureExt, Shared as SharedFuture};
 use parking_lot::Mutex;
@@ -178,11 +178,5 @@ impl<T: Clone> Drop for Gatherer<T> {
 }
 
 /// Omits the keys that are looked up.
-impl<T: Clone> fmt::Debug for Lookups<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lookups").finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests;

@@ -12,38 +12,23 @@ use crate::{
     keys::{KeyError, KnownKey, UnusableKey},
 };
 
-/// Refusal of a request without a usable key.
-#[derive(Debug)]
-pub(super) struct Unauthenticated {
-    pub(super) error: ApiError,
-    /// The key, if it is known.
-    pub(super) key: Option<Arc<KnownKey>>,
-}
-
 /// Returns the key of the request if it may be used now.
 pub(super) async fn authenticate(
     gateway: &GatewayState,
     headers: &HeaderMap,
     address: ClientAddress,
-) -> Result<Arc<KnownKey>, Unauthenticated> {
-    let key = ApiKey::from_headers(headers, gateway.settings.environment)
-        .map_err(|error| Unauthenticated { error: error.into(), key: None })?;
-    let resolved = gateway.keys.resolve(&key, address).await;
-    resolved.map_err(|UnusableKey { error, key }| Unauthenticated { error: error.into(), key })
-}
-
-impl From<BearerError> for ApiError {
-    fn from(error: BearerError) -> Self {
-        match error {
-            BearerError::Missing => Self::MissingApiKey,
-            BearerError::Invalid => Self::InvalidApiKey,
-        }
-    }
+) -> Result<Arc<KnownKey>, UnusableKey> {
+    let key = ApiKey::from_headers(headers, gateway.settings.environment).map_err(|error| match error {
+        BearerError::Missing => KeyError::Missing,
+        BearerError::Invalid => KeyError::Unknown,
+    })?;
+    gateway.keys.resolve(&key, address).await
 }
 
 impl From<KeyError> for ApiError {
     fn from(error: KeyError) -> Self {
         match error {
+            KeyError::Missing => Self::MissingApiKey,
             KeyError::Unknown => Self::InvalidApiKey,
             KeyError::Revoked => Self::ApiKeyRevoked,
             KeyError::Expired => Self::ApiKeyExpired,

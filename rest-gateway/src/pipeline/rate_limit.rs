@@ -4,12 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use petstore_clock::UnixMillis;
 
-use super::{RequestContext, authenticate::Unauthenticated};
+use super::RequestContext;
 use crate::{
     client_address::ClientAddress,
     error::ApiError,
     gateway::GatewayState,
-    keys::{KnownKey, LastBan},
+    keys::{KeyError, KnownKey, LastBan, UnusableKey},
     operation::Counts,
     rate_limit::{
         ADDRESS_QUOTA, BanCause, Decision, LimitKey, LimitStatus, LimiterUnavailable, Outcome, Quota, Scope,
@@ -42,7 +42,7 @@ impl Admission {
 pub(super) async fn admit(
     gateway: &GatewayState,
     context: &RequestContext,
-    key: Result<Arc<KnownKey>, Unauthenticated>,
+    key: Result<Arc<KnownKey>, UnusableKey>,
 ) -> Admission {
     match key {
         Ok(key) if context.operation.counts == Counts::OwnLimit => {
@@ -57,11 +57,11 @@ pub(super) async fn admit(
             });
             admission(gateway, &limit_key, quota, judged, Ok(key))
         }
-        Err(Unauthenticated { error, .. }) if is_free(&error) => Admission::not_counted(Err(error)),
-        Err(Unauthenticated { error, key }) => {
+        Err(UnusableKey { error, .. }) if is_free(&error) => Admission::not_counted(Err(error.into())),
+        Err(UnusableKey { error, key }) => {
             let address = LimitKey::Address(context.address);
             let taken = take(gateway, &address, ADDRESS_QUOTA).await;
-            let admission = admission(gateway, &address, ADDRESS_QUOTA, taken, Err(error));
+            let admission = admission(gateway, &address, ADDRESS_QUOTA, taken, Err(error.into()));
             Admission { refused_key: key, ..admission }
         }
     }
@@ -70,8 +70,8 @@ pub(super) async fn admit(
 /// Returns `true` if a request without a usable key is free for its address, because the service is at fault.
 /// A key that was not looked up because too many others wait is not free, because otherwise a flood would be
 /// free.
-const fn is_free(error: &ApiError) -> bool {
-    matches!(error, ApiError::ApiKeyNotChecked)
+const fn is_free(error: &KeyError) -> bool {
+    matches!(error, KeyError::CoreAway)
 }
 
 /// Decision of the limiter, and the cause of the ban if a ban refuses the request.
@@ -242,12 +242,12 @@ mod tests {
     #[test]
     fn only_requests_that_fail_for_lack_of_the_core_are_not_counted() {
         for (error, free) in [
-            (ApiError::ApiKeyNotChecked, true),
-            (ApiError::TooManyKeyLookups, false),
-            (ApiError::InvalidApiKey, false),
-            (ApiError::ApiKeyRevoked, false),
+            (KeyError::CoreAway, true),
+            (KeyError::Overloaded, false),
+            (KeyError::Unknown, false),
+            (KeyError::Revoked, false),
         ] {
-            assert_eq!(is_free(&error), free, "{error}");
+            assert_eq!(is_free(&error), free, "{error:?}");
         }
     }
 

@@ -20,12 +20,12 @@ pub(super) fn note(
     admission: &Admission,
     error: &ApiError,
 ) {
-    let limited = match (&admission.key, context.operation.counts) {
-        (None, _) => Limited::Address,
-        (Some(_), Counts::OwnLimit) => Limited::Usage,
-        (Some(_), _) => Limited::Account,
+    let own_limit = match (&admission.key, context.operation.counts) {
+        (None, _) => Some(RefusalCause::AddressLimit),
+        (Some(_), Counts::OwnLimit) => Some(RefusalCause::UsageLimit),
+        (Some(_), _) => None,
     };
-    let Some(by) = refused_by(error, limited) else { return };
+    let Some(by) = refused_by(error, own_limit) else { return };
     let who = match admission.key.as_ref().or(admission.refused_key.as_ref()) {
         Some(key) => Who::Key(Arc::clone(key)),
         None => Who::Address(context.address),
@@ -33,22 +33,15 @@ pub(super) fn note(
     gateway.usage.refused(context.request_id.clone(), who, by);
 }
 
-/// Owner of the limit that a request counts against.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Limited {
-    Account,
-    Usage,
-    Address,
-}
-
-fn refused_by(error: &ApiError, limited: Limited) -> Option<RefusedBy> {
+/// Returns what refused the request. `own_limit` is the limit that counts it instead of those of the account.
+fn refused_by(error: &ApiError, own_limit: Option<RefusalCause>) -> Option<RefusedBy> {
     let cause = match error {
         ApiError::MissingApiKey => RefusalCause::MissingKey,
         ApiError::InvalidApiKey => RefusalCause::InvalidKey,
         ApiError::ApiKeyRevoked => RefusalCause::KeyRevoked,
         ApiError::ApiKeyExpired => RefusalCause::KeyExpired,
         ApiError::AccountSuspended { .. } => RefusalCause::AccountSuspended,
-        ApiError::OverLimit(decision) => return over_limit(decision, limited),
+        ApiError::OverLimit(decision) => return over_limit(decision, own_limit),
         ApiError::Banned(decision, cause) => {
             let cause = match cause {
                 BanCause::Operator(_) => RefusalCause::OperatorBan,
@@ -62,17 +55,13 @@ fn refused_by(error: &ApiError, limited: Limited) -> Option<RefusedBy> {
     Some(RefusedBy { cause, limit: None, period: None })
 }
 
-fn over_limit(decision: &Decision, limited: Limited) -> Option<RefusedBy> {
+fn over_limit(decision: &Decision, own_limit: Option<RefusalCause>) -> Option<RefusedBy> {
     let (cause, WindowView { limit, resets_at, .. }, length) = match decision.outcome {
         Outcome::Admitted => return None,
         Outcome::RateLimited => (RefusalCause::MinuteLimit, decision.minute, MINUTE),
         Outcome::QuotaExceeded => (RefusalCause::DayLimit, decision.day, DAY),
     };
-    let cause = match limited {
-        Limited::Account => cause,
-        Limited::Usage => RefusalCause::UsageLimit,
-        Limited::Address => RefusalCause::AddressLimit,
-    };
+    let cause = own_limit.unwrap_or(cause);
     let since = petstore_clock::UnixMillis(resets_at.0.saturating_sub(length));
     Some(RefusedBy { cause, limit: Some(limit), period: Some((since, resets_at)) })
 }
@@ -100,12 +89,12 @@ mod tests {
         }
     }
 
-    fn refused(outcome: Outcome, limited: Limited) -> RefusedBy {
-        refused_by(&ApiError::OverLimit(decision(outcome)), limited).unwrap()
+    fn refused(outcome: Outcome, own_limit: Option<C>) -> RefusedBy {
+        refused_by(&ApiError::OverLimit(decision(outcome)), own_limit).unwrap()
     }
 
     fn banned(cause: BanCause) -> RefusedBy {
-        refused_by(&ApiError::Banned(Box::new(decision(Outcome::Admitted)), cause), Limited::Account).unwrap()
+        refused_by(&ApiError::Banned(Box::new(decision(Outcome::Admitted)), cause), None).unwrap()
     }
 
     #[test]
@@ -119,11 +108,11 @@ mod tests {
         let day = |cause| by(cause, Some(1_000), 1_795_132_800_000, 1_795_219_200_000);
         let ban = |cause| by(cause, None, NOW.0, NOW.0 + 300_000);
         for (recorded, expected) in [
-            (refused(Outcome::RateLimited, Limited::Account), minute(C::MinuteLimit)),
-            (refused(Outcome::RateLimited, Limited::Usage), minute(C::UsageLimit)),
-            (refused(Outcome::RateLimited, Limited::Address), minute(C::AddressLimit)),
-            (refused(Outcome::QuotaExceeded, Limited::Account), day(C::DayLimit)),
-            (refused(Outcome::QuotaExceeded, Limited::Address), day(C::AddressLimit)),
+            (refused(Outcome::RateLimited, None), minute(C::MinuteLimit)),
+            (refused(Outcome::RateLimited, Some(C::UsageLimit)), minute(C::UsageLimit)),
+            (refused(Outcome::RateLimited, Some(C::AddressLimit)), minute(C::AddressLimit)),
+            (refused(Outcome::QuotaExceeded, None), day(C::DayLimit)),
+            (refused(Outcome::QuotaExceeded, Some(C::AddressLimit)), day(C::AddressLimit)),
             (banned(BanCause::IgnoredRefusals), ban(C::LimiterBan)),
             (banned(BanCause::Operator(None)), ban(C::OperatorBan)),
         ] {
@@ -143,7 +132,7 @@ mod tests {
             (ApiError::UriTooLong, None),
             (ApiError::Internal, None),
         ] {
-            assert_eq!(refused_by(&error, Limited::Address).map(|by| by.cause), cause, "{error}");
+            assert_eq!(refused_by(&error, Some(C::AddressLimit)).map(|by| by.cause), cause, "{error}");
         }
     }
 }

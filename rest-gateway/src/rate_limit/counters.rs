@@ -1,5 +1,5 @@
-//! Counters of every caller in the memory of this process: accounts and client addresses. They are in bounded
-//! maps, split so that callers seldom wait for each other.
+//! Counters in the memory of this process, for accounts and client addresses, and the limiter that has no
+//! others. They are in bounded maps, split so that callers seldom wait for each other.
 
 use std::{
     collections::HashMap,
@@ -7,10 +7,16 @@ use std::{
     sync::Arc,
 };
 
+use async_trait::async_trait;
 use parking_lot::{Mutex, MutexGuard};
-use petstore_clock::UnixMillis;
+use petstore_clock::{Clock, UnixMillis};
 
-use super::{LimitKey, abuse::AbuseState, policy::Record, windows::Windows};
+use super::{
+    Decided, Decision, LimitKey, LimitStatus, Quota, RateLimiter,
+    abuse::AbuseState,
+    policy::{self, Record},
+    windows::Windows,
+};
 use crate::client_address::ClientAddress;
 
 /// Number of locks of a map: enough that two threads seldom contend for one.
@@ -18,6 +24,36 @@ const SHARDS: usize = 64;
 
 /// Number of callers in a shard before it is first swept for counters that are over.
 const FIRST_SWEEP: usize = 64;
+
+/// Limiter for one gateway alone: windows and strikes live and end with the process.
+#[derive(Debug)]
+pub struct InProcessLimiter {
+    clock: Clock,
+    counters: CounterStore,
+}
+
+impl InProcessLimiter {
+    /// Creates a limiter that has counted nothing yet.
+    #[must_use]
+    pub fn new(clock: Clock) -> Self {
+        Self { clock, counters: CounterStore::unbounded() }
+    }
+}
+
+#[async_trait]
+impl RateLimiter for InProcessLimiter {
+    async fn take(&self, caller: &LimitKey, quota: Quota, settled_at: UnixMillis) -> Decided<Decision> {
+        Ok(self.counters.update(
+            caller,
+            || self.clock.now(),
+            |record, now| policy::take(record, quota, settled_at, now),
+        ))
+    }
+
+    async fn inspect(&self, caller: &LimitKey, quota: Quota, settled_at: UnixMillis) -> Decided<LimitStatus> {
+        Ok(policy::inspect(self.counters.record(caller), quota, settled_at, self.clock.now()))
+    }
+}
 
 /// Counters of every caller. Accounts and addresses have separate maps, so that a flood of unauthenticated
 /// clients cannot evict the counts of accounts.
@@ -205,6 +241,7 @@ impl<K: Copy + Eq + Hash> Shard<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rate_limit::conformance_tests::{self, LimiterUnderTest};
     use crate::rate_limit::{Quota, abuse::TimeSpan, policy};
 
     const QUOTA: Quota = Quota { per_minute: 100, per_day: 1_000 };
@@ -286,5 +323,24 @@ mod tests {
         assert_eq!(counters.record(Some(&"another".into())), Record::default());
         counters.keep(Some(&key), Record::default());
         assert!(counters.abuse.is_empty());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn the_limiter_passes_the_conformance_suite() {
+        let (clock, hand) = Clock::manual(UnixMillis(1_795_200_000_000));
+        let limiter = Arc::new(InProcessLimiter::new(clock));
+        assert!(!limiter.is_remote() && !limiter.is_degraded() && limiter.knows_installation());
+        conformance_tests::suite(&LimiterUnderTest::new(limiter, move |by| hand.advance(by), 0)).await;
+    }
+
+    #[tokio::test]
+    async fn a_clock_set_back_does_not_lock_a_caller_out() {
+        let (clock, hand) = Clock::manual(UnixMillis(1_795_200_000_000));
+        let limiter = InProcessLimiter::new(clock);
+        let quota = Quota { per_minute: 1, per_day: 5 };
+        let limit_key = LimitKey::ApiKey { account_id: 1, key_id: "key".into() };
+        assert!(limiter.take(&limit_key, quota, UnixMillis(0)).await.unwrap().retry_after_secs().is_none());
+        hand.set(UnixMillis(1_795_100_000_000));
+        assert!(limiter.take(&limit_key, quota, UnixMillis(0)).await.unwrap().retry_after_secs().is_none());
     }
 }

@@ -62,7 +62,7 @@ where
     .await?;
     // The link to the first page must keep the filter.
     let status = status.or(page.status).and_then(pet_status_word);
-    let list = ListUrl::new(path).with("limit", limit).with("status", status);
+    let list = with(with(path.to_owned(), "limit", limit), "status", status);
     Ok(answer(&list, is_first, page.body, &page.next_page_token))
 }
 
@@ -83,11 +83,12 @@ fn refusal(query: Query<'_>, list: fn(PetStatus) -> List) -> ApiError {
     }
 }
 
-/// Returns a page with links to the others. An empty `next_page_token` means that it is the last.
-fn answer(list: &ListUrl, is_first: bool, body: Vec<u8>, next_page_token: &str) -> Response {
+/// Returns a page with links to the others. `list` is the URL of the first one, with the parameters that the
+/// client gave. An empty `next_page_token` means that it is the last.
+fn answer(list: &str, is_first: bool, body: Vec<u8>, next_page_token: &str) -> Response {
     let mut response = json_response(StatusCode::OK, body);
     let next_cursor = Some(next_page_token).filter(|token| !token.is_empty());
-    if let Some(Ok(links)) = list.links(next_cursor, is_first).map(HeaderValue::try_from) {
+    if let Some(Ok(links)) = links(list, next_cursor, is_first).map(HeaderValue::try_from) {
         response.headers_mut().insert(header::LINK, links);
     }
     if let Some(Ok(cursor)) = next_cursor.map(HeaderValue::from_str) {
@@ -99,45 +100,27 @@ fn answer(list: &ListUrl, is_first: bool, body: Vec<u8>, next_page_token: &str) 
 /// All characters but the unreserved ones of RFC 3986 §2.3.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// First page of the list that a client requested, with its parameters. Parameters that it omitted stay
-/// omitted.
-#[derive(Clone, Debug)]
-struct ListUrl(String);
-
-impl ListUrl {
-    /// Returns the list at `path`, without parameters.
-    fn new(path: &str) -> Self {
-        Self(path.to_owned())
-    }
-
-    /// Returns the list with one more parameter, if there is a value.
-    #[must_use]
-    fn with(mut self, name: &str, value: Option<impl Display>) -> Self {
-        if let Some(value) = value {
-            self.add(name, value);
-        }
-        self
-    }
-
-    /// Returns the `Link` field of a page. It names the next page, if there is one, and on any later page the
-    /// first. `None` if there is nothing to link to.
-    fn links(&self, next_cursor: Option<&str>, is_first: bool) -> Option<String> {
-        let next = next_cursor.map(|cursor| {
-            let mut next = self.clone();
-            next.add("cursor", utf8_percent_encode(cursor, RESERVED));
-            format!("<{}>; rel=\"next\"", next.0)
-        });
-        let first = (!is_first).then(|| format!("<{}>; rel=\"first\"", self.0));
-        match (next, first) {
-            (Some(next), Some(first)) => Some(format!("{next}, {first}")),
-            (next, first) => next.or(first),
-        }
-    }
-
-    fn add(&mut self, name: &str, value: impl Display) {
-        let separator = if self.0.contains('?') { '&' } else { '?' };
+/// Returns the URL with one more parameter, if it has a value.
+fn with(mut url: String, name: &str, value: Option<impl Display>) -> String {
+    if let Some(value) = value {
+        let separator = if url.contains('?') { '&' } else { '?' };
         // Writing to a string does not fail.
-        let _ = write!(self.0, "{separator}{name}={value}");
+        let _ = write!(url, "{separator}{name}={value}");
+    }
+    url
+}
+
+/// Returns the `Link` field of a page. It names the next page, if there is one, and on any later page the
+/// first. `None` if there is nothing to link to.
+fn links(list: &str, next_cursor: Option<&str>, is_first: bool) -> Option<String> {
+    let next = next_cursor.map(|cursor| {
+        let cursor = utf8_percent_encode(cursor, RESERVED);
+        format!("<{}>; rel=\"next\"", with(list.to_owned(), "cursor", Some(cursor)))
+    });
+    let first = (!is_first).then(|| format!("<{list}>; rel=\"first\""));
+    match (next, first) {
+        (Some(next), Some(first)) => Some(format!("{next}, {first}")),
+        (next, first) => next.or(first),
     }
 }
 
@@ -145,13 +128,11 @@ impl ListUrl {
 mod tests {
     use super::*;
 
-    fn all() -> ListUrl {
-        ListUrl::new("/v1/pets")
-    }
+    const ALL: &str = "/v1/pets";
 
     #[test]
     fn a_page_with_a_successor_names_its_cursor() {
-        let response = answer(&all(), true, b"[]".to_vec(), "abc");
+        let response = answer(ALL, true, b"[]".to_vec(), "abc");
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(response.headers()[X_NEXT_CURSOR], "abc");
         assert_eq!(response.headers()[header::LINK], r#"</v1/pets?cursor=abc>; rel="next""#);
@@ -159,7 +140,7 @@ mod tests {
 
     #[test]
     fn the_last_page_names_none() {
-        let response = answer(&all(), true, b"[]".to_vec(), "");
+        let response = answer(ALL, true, b"[]".to_vec(), "");
         assert!(
             !response.headers().contains_key(X_NEXT_CURSOR) && !response.headers().contains_key(header::LINK)
         );
@@ -200,37 +181,37 @@ mod tests {
         assert_eq!(faults, format!("{limit}; cursor belongs to another list"));
     }
 
-    fn bare() -> ListUrl {
-        ListUrl::new("/v1/pets").with("limit", None::<u8>)
+    fn bare() -> String {
+        with(ALL.to_owned(), "limit", None::<u8>)
     }
 
-    fn narrow() -> ListUrl {
-        ListUrl::new("/v1/pets").with("limit", Some(5)).with("status", Some("sold"))
+    fn narrow() -> String {
+        with(with(ALL.to_owned(), "limit", Some(5)), "status", Some("sold"))
     }
 
     #[test]
     fn a_single_page_has_no_links() {
-        assert_eq!(narrow().links(None, true), None);
+        assert_eq!(links(&narrow(), None, true), None);
     }
 
     #[test]
     fn the_next_link_keeps_the_clients_parameters() {
-        assert_eq!(bare().links(Some("abc"), true).unwrap(), r#"</v1/pets?cursor=abc>; rel="next""#);
+        assert_eq!(links(&bare(), Some("abc"), true).unwrap(), r#"</v1/pets?cursor=abc>; rel="next""#);
         let expected = r#"</v1/pets?limit=5&status=sold&cursor=abc>; rel="next""#;
-        assert_eq!(narrow().links(Some("abc"), true).unwrap(), expected);
+        assert_eq!(links(&narrow(), Some("abc"), true).unwrap(), expected);
     }
 
     #[test]
     fn later_pages_also_link_to_the_first() {
         let next = r#"</v1/pets?limit=5&status=sold&cursor=abc>; rel="next""#;
         let first = r#"</v1/pets?limit=5&status=sold>; rel="first""#;
-        assert_eq!(narrow().links(Some("abc"), false).unwrap(), format!("{next}, {first}"));
-        assert_eq!(bare().links(None, false).unwrap(), r#"</v1/pets>; rel="first""#);
+        assert_eq!(links(&narrow(), Some("abc"), false).unwrap(), format!("{next}, {first}"));
+        assert_eq!(links(&bare(), None, false).unwrap(), r#"</v1/pets>; rel="first""#);
     }
 
     #[test]
     fn a_cursor_cannot_break_out_of_the_link() {
-        let links = bare().links(Some("a>;\r\n\"&=é"), true).unwrap();
+        let links = links(&bare(), Some("a>;\r\n\"&=é"), true).unwrap();
         assert_eq!(links, r#"</v1/pets?cursor=a%3E%3B%0D%0A%22%26%3D%C3%A9>; rel="next""#);
     }
 }

@@ -20,6 +20,7 @@ use tonic::{Code, Request, Response};
 use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 
 use super::*;
+use crate::core_client::transport::named;
 use crate::{
     core_client::{CoreClient, CoreConnection, CoreTransport},
     error::ApiError,
@@ -56,7 +57,7 @@ impl Core {
     }
 
     fn queue(&self) -> Arc<CallQueue> {
-        let core = NamedTransport(self.transport());
+        let core = named(self.transport());
         CallQueue::new(core.clone(), CoreBreaker::new(core))
     }
 
@@ -204,7 +205,7 @@ async fn only_a_lost_batch_makes_the_breaker_probe_the_core() {
                 Ok(Status::resource_exhausted("full").into_http::<tonic::body::Body>())
             }
         });
-        let core = NamedTransport(CoreTransport::new(transport));
+        let core = named(CoreTransport::new(transport));
         let queue = CallQueue::new(core.clone(), CoreBreaker::new(core));
         let status = id(&queue, 1).await.unwrap_err();
         assert_eq!((status.code(), is_transport_failure(&status)), (code, is_lost), "{status:?}");

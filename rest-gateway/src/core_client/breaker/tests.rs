@@ -6,6 +6,7 @@ use tower::{BoxError, service_fn};
 
 use super::*;
 use crate::core_client::CoreTransport;
+use crate::core_client::transport::named;
 
 /// The core's reaction to probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +47,7 @@ impl BreakerUnderTest {
                 }
             }
         });
-        Self { breaker: CoreBreaker::new(NamedTransport(CoreTransport::new(core))), mood, probes }
+        Self { breaker: CoreBreaker::new(named(CoreTransport::new(core))), mood, probes }
     }
 
     fn probes(&self) -> usize {

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use petstore_telemetry::metrics;
 use petstore_telemetry::metrics::{
     Collectors, HistogramVec, IntCounter, IntGauge, Sampled, counter, durations, gauge,
 };
@@ -9,33 +10,27 @@ use petstore_telemetry::metrics::{
 use super::ResilientLimiter;
 use crate::rate_limit::RateLimiter;
 
-/// Counts of one limiter. Clones share them.
-#[derive(Clone, Debug)]
-pub(super) struct RedisMetrics {
-    round_trips: HistogramVec,
-    failures: IntCounter,
-    pub(super) outages: IntCounter,
-    pub(super) decided_alone: IntCounter,
-}
-
-impl Default for RedisMetrics {
-    fn default() -> Self {
-        Self {
-            round_trips: durations(
-                "petstore_redis_round_trip_duration_seconds",
-                "How long Redis took to answer or fail.",
-                &[],
-            ),
-            failures: counter(
-                "petstore_redis_failures_total",
-                "Decisions and probes that Redis failed to answer in time.",
-            ),
-            outages: counter(
-                "petstore_redis_outages_total",
-                "Times at which the gateway began to decide without Redis.",
-            ),
-            decided_alone: counter("petstore_redis_decided_alone_total", "Decisions made without Redis."),
-        }
+metrics! {
+    /// Counts of one limiter. Clones share them.
+    #[derive(Clone, Debug)]
+    pub(super) struct RedisMetrics {
+        round_trips: HistogramVec = durations(
+            "petstore_redis_round_trip_duration_seconds",
+            "How long Redis took to answer or fail.",
+            &[],
+        ),
+        failures: IntCounter = counter(
+            "petstore_redis_failures_total",
+            "Decisions and probes that Redis failed to answer in time.",
+        ),
+        pub(super) outages: IntCounter = counter(
+            "petstore_redis_outages_total",
+            "Times at which the gateway began to decide without Redis.",
+        ),
+        pub(super) decided_alone: IntCounter = counter(
+            "petstore_redis_decided_alone_total",
+            "Decisions made without Redis.",
+        ),
     }
 }
 
@@ -50,16 +45,14 @@ impl RedisMetrics {
 /// Returns the metrics of Redis. Without Redis all are 0.
 #[must_use]
 pub fn redis_metrics(limiter: Option<&Arc<ResilientLimiter>>) -> Collectors {
-    let RedisMetrics { round_trips, failures, outages, decided_alone } =
-        limiter.map(|limiter| limiter.metrics.clone()).unwrap_or_default();
+    let mut metrics = limiter.map(|limiter| limiter.metrics.clone()).unwrap_or_default().collectors();
     let limiter = limiter.cloned();
-    let is_open = Sampled::boxed(
-        gauge(
-            "petstore_redis_breaker_open",
-            "1 while the gateway considers Redis unreachable and decides without it.",
-        ),
-        move |open: &IntGauge| open.set(limiter.as_ref().is_some_and(|limiter| limiter.is_degraded()).into()),
+    let is_open = gauge(
+        "petstore_redis_breaker_open",
+        "1 while the gateway considers Redis unreachable and decides without it.",
     );
-    let counters = [failures, outages, decided_alone].map(|counter| Box::new(counter) as _);
-    [Box::new(round_trips) as _, is_open].into_iter().chain(counters).collect()
+    metrics.push(Sampled::boxed(is_open, move |open: &IntGauge| {
+        open.set(limiter.as_ref().is_some_and(|limiter| limiter.is_degraded()).into());
+    }));
+    metrics
 }
