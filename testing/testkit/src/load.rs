@@ -48,6 +48,7 @@ pub struct Load {
     gateways: Vec<SocketAddr>,
     senders: Vec<Sender>,
     path: String,
+    adds: bool,
     connections: usize,
 }
 
@@ -58,13 +59,19 @@ impl Load {
     pub fn new(gateways: &[SocketAddr], senders: &[Sender]) -> Self {
         assert!(!gateways.is_empty() && !senders.is_empty(), "a load needs a gateway and a key");
         let path = "/v1/pets?limit=1".to_owned();
-        Self { gateways: gateways.to_vec(), senders: senders.to_vec(), path, connections: 16 }
+        Self { gateways: gateways.to_vec(), senders: senders.to_vec(), path, adds: false, connections: 16 }
     }
 
     /// Returns the load on another path.
     #[must_use]
     pub fn on(self, path: &str) -> Self {
         Self { path: path.to_owned(), ..self }
+    }
+
+    /// Returns the load that adds pets instead.
+    #[must_use]
+    pub fn adding(self) -> Self {
+        Self { adds: true, ..self }
     }
 
     /// Returns the load over this number of connections: the maximum of requests in flight.
@@ -120,7 +127,12 @@ impl Load {
             if number >= bounds.requests || sent.duration_since(start) > bounds.time {
                 return;
             }
-            client.get(sent, number % self.senders.len(), &self.path).await;
+            let key = number % self.senders.len();
+            if self.adds {
+                client.add(key, &format!("Rex {number}"), 7, None).await;
+            } else {
+                client.get(sent, key, &self.path).await;
+            }
         }
     }
 }

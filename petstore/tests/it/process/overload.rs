@@ -1,5 +1,7 @@
 //! More requests than the service can answer in time: it refuses those that would wait for too long.
 
+mod tenfold;
+
 use std::time::Duration;
 
 use petstore_testkit::{Engine, eventually};
