@@ -15,8 +15,6 @@ mod fair_queue;
 mod gateway;
 mod json;
 pub mod keys;
-#[cfg(test)]
-mod logged;
 mod metrics;
 mod openapi;
 mod operation;
@@ -27,6 +25,8 @@ mod request_body;
 mod request_id;
 mod routes;
 pub mod server;
+#[cfg(test)]
+mod testing;
 pub mod tls;
 mod usage;
 

@@ -283,7 +283,7 @@ mod tests {
     use tower::{BoxError, service_fn};
 
     use super::*;
-    use crate::{core_client::permits::MAX_OF_ACCOUNT, logged::Logged, request_id::RequestId};
+    use crate::{core_client::permits::MAX_OF_ACCOUNT, request_id::RequestId, testing::Logged};
 
     fn caller() -> Caller {
         let named = HeaderMap::from_iter([("x-request-id".parse().unwrap(), "abcdefgh".parse().unwrap())]);

@@ -72,7 +72,7 @@ mod tests {
     use std::io;
 
     use super::*;
-    use crate::logged::Logged;
+    use crate::testing::Logged;
 
     #[test]
     fn reports_that_the_core_begins_to_refuse_are_logged_once() {

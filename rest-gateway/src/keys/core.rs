@@ -188,12 +188,12 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use http::Request;
-    use tonic::body::Body;
+    use tonic::{Status, body::Body};
     use tower::{BoxError, ServiceExt, service_fn};
     use tracing::Level;
 
     use super::*;
-    use crate::{core_client::CoreTransport, keys::testing::CoreDouble, logged::Logged};
+    use crate::{core_client::CoreTransport, keys::testing::CoreDouble, testing::Logged};
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Core {
