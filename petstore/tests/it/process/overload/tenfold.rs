@@ -1,9 +1,12 @@
 //! Ten times the load that the machine can serve.
 //!
 //! Two things limit a service: its database, or the processor. A proxy makes the database slow, and clients
-//! then send ten times as many requests per second as were answered. If the processor is the limit, clients on
-//! the same machine cannot do that: they use ten times as many connections, and send on each as soon as it is
-//! free.
+//! then send ten times as many requests per second as were answered. If the processor is the limit, clients
+//! on the same machine cannot do that: they use ten times as many connections, and send on each as soon as
+//! it is free.
+//!
+//! `scripts/test --long` builds a release and names its binary in `PETSTORE_TEST_RELEASE`. Without
+//! optimisation the refusals themselves would be the load.
 
 use std::{
     thread,
@@ -22,6 +25,8 @@ use tokio::{sync::oneshot, time::sleep};
 
 use crate::{key_of, petstore, serve, split::start_gateway};
 
+/// Variable with the path of the release's binary.
+const RELEASE: &str = "PETSTORE_TEST_RELEASE";
 const NO_PET_CACHE: [&str; 2] = ["--pet-cache", "0"];
 /// Time of a phase.
 const PHASE: Bounds = Bounds { requests: usize::MAX, time: Duration::from_secs(5) };
@@ -29,6 +34,11 @@ const PHASE: Bounds = Bounds { requests: usize::MAX, time: Duration::from_secs(5
 const PROBES: u32 = 15;
 /// Bucket of the histogram of durations that has the refusals "at once", in seconds.
 const AT_ONCE: &str = "0.025";
+
+/// Returns the binary of the release in an empty folder.
+fn release() -> Installation {
+    std::env::var(RELEASE).map_or_else(|_| petstore(), |binary| Installation::of(&binary))
+}
 
 /// Deployment with two accounts without effective limits, an operator and a pet.
 struct Deployment {
@@ -46,7 +56,7 @@ struct Deployment {
 impl Deployment {
     /// Starts one process on SQLite.
     async fn on_sqlite() -> Self {
-        let installation = petstore();
+        let installation = release();
         let server = installation.start(&serve(&NO_PET_CACHE)).await;
         Self::new(installation, server, None, None, None).await
     }
@@ -56,7 +66,7 @@ impl Deployment {
         let database = PostgresServer::shared().await.database().await;
         let proxy = Proxy::to(PostgresServer::shared().await.address()).await;
         let url = database.url_at(proxy.address());
-        let installation = petstore().with_variable("PETSTORE_DATABASE_URL", &url);
+        let installation = release().with_variable("PETSTORE_DATABASE_URL", &url);
         let server = installation.start(&serve(&NO_PET_CACHE)).await;
         Self::new(installation, server, None, Some(proxy), None).await
     }
@@ -65,7 +75,7 @@ impl Deployment {
     async fn split() -> Self {
         let database = PostgresServer::shared().await.database().await;
         let redis = RedisServer::start(RedisOptions::default()).await;
-        let installation = petstore().with_variable("PETSTORE_DATABASE_URL", &database.url());
+        let installation = release().with_variable("PETSTORE_DATABASE_URL", &database.url());
         let ports = ["core", "--grpc-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"];
         let core = installation.start(&[ports.as_slice(), &NO_PET_CACHE].concat()).await;
         let installation = installation.with_variable("PETSTORE_REDIS_URL", &redis.url());
@@ -185,8 +195,8 @@ async fn in_thread(load: impl Future<Output = Vec<Record>> + Send + 'static) -> 
     result.await.unwrap()
 }
 
-/// Returns the number of requests that succeeded. The others must have been refused: because too many wait, or
-/// because the database did not take them in time.
+/// Returns the number of requests that succeeded. The others must have been refused: because too many wait,
+/// or because the database did not take them in time.
 fn goodput(records: &[Record]) -> usize {
     let (good, refused): (Vec<_>, Vec<_>) =
         records.iter().partition(|record| matches!(record.status, Ok(200 | 201)));
