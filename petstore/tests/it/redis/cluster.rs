@@ -1,4 +1,4 @@
-//! Faults of a Redis Cluster under load: nodes that fail over to their replicas.
+//! Faults of a Redis Cluster under load: nodes that fail over to their replicas, and slots that move.
 
 use std::{
     collections::BTreeSet,
@@ -43,7 +43,7 @@ async fn planned_failovers_of_a_cluster_node_admit_exactly_the_limit() {
     let mut deployment = Deployment::open().await;
     deployment.cluster.add_replica(0).await;
     let mut all = deployment.first_requests().await;
-    for round in 0..rounds(2, 20) {
+    for round in 0..rounds(2, 6) {
         let load = deployment.start_load();
         tokio::time::sleep(LOAD_TIME).await;
         // The primary of before is the replica then.
@@ -94,6 +94,40 @@ async fn a_dead_cluster_node_limits_only_its_accounts_locally_until_its_replica_
         let bound = bound + LIMIT / u64::from(GATEWAYS) * u64::from(GATEWAYS);
         assert!((LIMIT..=bound).contains(&admitted(&records)), "{} were admitted", admitted(&records));
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn limits_are_exact_while_slots_move_between_nodes_of_a_cluster() {
+    let deployment = Deployment::open().await;
+    let mut all = deployment.first_requests().await;
+    for round in 0..rounds(2, 12) {
+        let load = deployment.start_load();
+        let mut moves = Vec::new();
+        for from in 0..NODES {
+            for id in deployment.ids_on(from).await {
+                let slot = deployment.cluster.slot_of(&id.to_string()).await;
+                moves.push((slot, [from, (from + 1) % NODES]));
+            }
+        }
+        assert_eq!(moves.len(), ACCOUNTS);
+        for (slot, from_and_to) in &moves {
+            deployment.cluster.begin_to_move(slot, *from_and_to).await;
+        }
+        tokio::time::sleep(LOAD_TIME).await;
+        for (slot, from_and_to) in &moves {
+            deployment.cluster.move_keys(slot, *from_and_to).await;
+        }
+        tokio::time::sleep(LOAD_TIME).await;
+        for (slot, from_and_to) in &moves {
+            deployment.cluster.end_move(slot, *from_and_to).await;
+        }
+        tokio::time::sleep(LOAD_TIME).await;
+        all.extend(load.end().await);
+        println!("round {round}: {} of {} admitted", admitted(&all), LIMIT * ACCOUNTS as u64);
+        // Further rounds move the slots of accounts that are refused.
+        all.extend(deployment.use_up().await);
+    }
+    assert_exact(&all);
 }
 
 /// Two gateways that share a Cluster, and accounts on all its nodes.

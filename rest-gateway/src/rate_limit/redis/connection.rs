@@ -10,6 +10,7 @@ use redis::{
     aio::{ConnectionLike, MultiplexedConnection},
     cluster::ClusterClient,
     cluster_async::ClusterConnection,
+    cluster_routing::SingleNodeRoutingInfo,
     io::tcp::TcpSettings,
 };
 use tokio::{sync::OnceCell, time::timeout};
@@ -20,6 +21,9 @@ use super::{
     reply::{self, Reply},
     step::{self, Step},
 };
+
+/// Maximum number of redirections that are followed after those that the client of a Cluster follows.
+const MAX_REDIRECTIONS: usize = 3;
 
 /// Timeouts of Redis.
 #[derive(Clone, Copy, Debug)]
@@ -84,11 +88,15 @@ impl Connection {
         reply::parse(answer?, steps)
     }
 
-    /// Sends a command, and drops the connection if the command leaves it unusable.
+    /// Sends a command.
     pub(super) async fn send(&self, command: &Cmd) -> Result<Value, RedisCallError> {
         match &self.peers {
-            Peers::Server(server) => server.send(command).await,
-            Peers::Cluster(cluster) => cluster.send(command).await,
+            Peers::Server(server) => {
+                server.send(async |mut server| server.req_packed_command(command).await).await
+            }
+            Peers::Cluster(cluster) => {
+                cluster.send(async |cluster| send_to_cluster(cluster, command).await).await
+            }
         }
     }
 }
@@ -144,6 +152,25 @@ impl Peers {
     }
 }
 
+/// Sends a command to the node of its slot. While a slot moves, its old node refers calls to the new one
+/// (`ASK`), which answers only if the command before was `ASKING`. The client sends the two apart, so that a
+/// call of another caller may come between them, and follows few redirections. Those that are left are
+/// followed here, with both commands in one pipeline.
+async fn send_to_cluster(mut cluster: ClusterConnection, command: &Cmd) -> RedisResult<Value> {
+    let mut answer = cluster.req_packed_command(command).await.and_then(Value::extract_error);
+    for _ in 0..MAX_REDIRECTIONS {
+        let Err(error) = &answer else { break };
+        let node = error.redirect_node().and_then(|(node, _)| node.rsplit_once(':'));
+        let Some((host, Ok(port))) = node.map(|(host, port)| (host.to_owned(), port.parse())) else { break };
+        let mut calls = redis::pipe();
+        calls.cmd("ASKING").add_command(command.clone());
+        let route = SingleNodeRoutingInfo::ByAddress { host, port };
+        let mut answers = cluster.route_pipeline(calls, 0, 2, route).await?;
+        answer = answers.pop().unwrap_or(Value::Nil).extract_error();
+    }
+    answer
+}
+
 /// Connection that many calls share. The first call makes it and the others wait for it. When it fails, the
 /// next call makes a new one. So a wrong password that is corrected at the server, or a server that moved to
 /// another address, is noticed without a restart.
@@ -152,7 +179,7 @@ struct SharedConnection<C> {
     current: Mutex<Arc<OnceCell<C>>>,
 }
 
-impl<C: ConnectionLike + Clone> SharedConnection<C> {
+impl<C: Clone> SharedConnection<C> {
     fn new<F>(connect: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = RedisResult<C>> + Send + 'static,
@@ -160,11 +187,14 @@ impl<C: ConnectionLike + Clone> SharedConnection<C> {
         Self { connect: Box::new(move || connect().boxed()), current: Mutex::default() }
     }
 
-    async fn send(&self, command: &Cmd) -> Result<Value, RedisCallError> {
+    /// Makes an exchange, and drops the connection if it leaves it unusable.
+    async fn send(
+        &self,
+        exchange: impl AsyncFnOnce(C) -> RedisResult<Value>,
+    ) -> Result<Value, RedisCallError> {
         let cell = Arc::clone(&*self.current.lock());
-        let mut connection = cell.get_or_try_init(&self.connect).await?.clone();
-        let answer = connection.req_packed_command(command).await.and_then(Value::extract_error);
-        answer.map_err(|error| {
+        let connection = cell.get_or_try_init(&self.connect).await?.clone();
+        exchange(connection).await.and_then(Value::extract_error).map_err(|error| {
             let error = RedisCallError::from(error);
             if !error.leaves_connection_usable() {
                 self.give_up(&cell);

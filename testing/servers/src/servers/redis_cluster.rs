@@ -70,27 +70,67 @@ impl RedisCluster {
     /// option `FORCE` without it. Waits until all nodes that run agree.
     pub async fn promote(&self, replica: usize, options: &[&str]) {
         let replica = self.nodes.get(replica).expect("a node of the cluster");
+        let port = replica.address().port();
         let mut requested_at = None::<Instant>;
-        eventually(SERVER_TIMEOUT * 3, async || {
+        eventually(SERVER_TIMEOUT * 4, async || {
             let role = replica.cli(&["ROLE"]).await;
-            if role.starts_with("master") {
-                return Ok(());
+            if !role.starts_with("master") {
+                // On a busy machine a request may fail, and nodes may follow another primary again.
+                if requested_at.is_none_or(|at| at.elapsed() > MANUAL_FAILOVER_TIMEOUT) {
+                    requested_at = Some(Instant::now());
+                    replica.cli(&[&["CLUSTER", "FAILOVER"], options].concat()).await;
+                }
+                return Err(role);
             }
-            // On a busy machine a request may fail.
-            if requested_at.is_none_or(|at| at.elapsed() > MANUAL_FAILOVER_TIMEOUT) {
-                requested_at = Some(Instant::now());
-                replica.cli(&[&["CLUSTER", "FAILOVER"], options].concat()).await;
+            for node in &self.nodes {
+                match node.try_cli(&["CLUSTER", "NODES"]).await {
+                    Ok(nodes) if !nodes.lines().any(|line| is_primary_with_slots(line, port)) => {
+                        return Err(format!("{nodes}{}", replica.cli(&["CLUSTER", "NODES"]).await));
+                    }
+                    Ok(_) | Err(_) => {} // one that does not answer does not run
+                }
             }
-            Err(role)
+            Ok(())
         })
         .await;
-        let port = replica.address().port();
-        for node in &self.nodes {
-            eventually(SERVER_TIMEOUT, async || match node.try_cli(&["CLUSTER", "NODES"]).await {
-                Ok(nodes) if !nodes.lines().any(|line| is_primary_with_slots(line, port)) => Err(nodes),
-                Ok(_) | Err(_) => Ok(()), // one that does not answer does not run
-            })
-            .await;
+    }
+
+    fn pair(&self, from_and_to: [usize; 2]) -> [&RedisServer; 2] {
+        from_and_to.map(|index| self.nodes.get(index).expect("a node of the cluster"))
+    }
+
+    /// Returns the slot of a key, or of the text between its braces.
+    pub async fn slot_of(&self, key: &str) -> String {
+        self.nodes.first().expect("a node").cli(&["CLUSTER", "KEYSLOT", key]).await
+    }
+
+    /// Begins to move a slot: the second node makes its new keys.
+    pub async fn begin_to_move(&self, slot: &str, from_and_to: [usize; 2]) {
+        let [source, target] = self.pair(from_and_to);
+        let [source_id, target_id] =
+            [source.cli(&["CLUSTER", "MYID"]).await, target.cli(&["CLUSTER", "MYID"]).await];
+        target.cli(&["CLUSTER", "SETSLOT", slot, "IMPORTING", &source_id]).await;
+        source.cli(&["CLUSTER", "SETSLOT", slot, "MIGRATING", &target_id]).await;
+    }
+
+    /// Moves the keys of a slot that is being moved.
+    pub async fn move_keys(&self, slot: &str, from_and_to: [usize; 2]) {
+        let [source, target] = self.pair(from_and_to);
+        let keys = source.cli(&["CLUSTER", "GETKEYSINSLOT", slot, "1000"]).await;
+        let (ip, port) = (target.address().ip().to_string(), target.address().port().to_string());
+        let migrate = ["MIGRATE", &ip, &port, "", "0", "10000", "KEYS"];
+        let keys: Vec<_> = keys.lines().filter(|key| !key.is_empty()).collect();
+        if !keys.is_empty() {
+            source.cli(&[&migrate, &keys[..]].concat()).await;
+        }
+    }
+
+    /// Ends the move of a slot, whose keys have been moved.
+    pub async fn end_move(&self, slot: &str, from_and_to: [usize; 2]) {
+        let [source, target] = self.pair(from_and_to);
+        let id = target.cli(&["CLUSTER", "MYID"]).await;
+        for node in [target, source] {
+            node.cli(&["CLUSTER", "SETSLOT", slot, "NODE", &id]).await;
         }
     }
 
