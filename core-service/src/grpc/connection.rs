@@ -52,20 +52,35 @@ impl Listener {
 /// Closes every connection of one [`accept`] when it is dropped.
 pub(super) type CloseAll = watch::Sender<()>;
 
-/// Accepts connections without end, up to a maximum number of open ones; more wait until one closes.
+/// Time for which connections are accepted at shutdown. The kernel resets those that have connected and were
+/// not accepted, and clients cannot know if their calls were processed.
+const LAST_ACCEPTS: Duration = Duration::from_millis(10);
+
+/// Accepts connections until `shutdown`, up to a maximum number of open ones; more wait until one closes.
 pub(super) fn accept(
     listener: Listener,
     at_once: usize,
+    shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> (impl Stream<Item = io::Result<Connection>>, CloseAll) {
     let (close_all, uncut) = watch::channel(());
     let places = Arc::new(Semaphore::new(at_once));
-    let connections = stream::unfold((listener, places, uncut), async |(listener, places, uncut)| {
-        let place = Arc::clone(&places).acquire_owned().await.ok()?; // it is never closed
+    let end = shutdown.then(|()| time::sleep(LAST_ACCEPTS)).boxed();
+    let state = (listener, places, uncut, end);
+    let connections = stream::unfold(state, async |(listener, places, uncut, mut end)| {
+        let place = tokio::select! {
+            place = Arc::clone(&places).acquire_owned() => place.ok()?, // it is never closed
+            () = &mut end => return None,
+        };
         loop {
-            match listener.accept().await {
+            let accepted = tokio::select! {
+                biased;
+                accepted = listener.accept() => accepted,
+                () = &mut end => return None,
+            };
+            match accepted {
                 Ok((socket, peer)) => {
                     let connection = Connection::new(socket, peer, place, uncut.clone());
-                    return Some((Ok(connection), (listener, places, uncut)));
+                    return Some((Ok(connection), (listener, places, uncut, end)));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
@@ -171,7 +186,10 @@ impl AsyncWrite for Connection {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
+    use std::{
+        future::{pending, ready},
+        pin::pin,
+    };
 
     use futures_util::{StreamExt, poll};
     use tokio::net::TcpStream;
@@ -182,7 +200,7 @@ mod tests {
     async fn connections_beyond_the_bound_wait_until_one_closes() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (connections, _close_all) = accept(Listener::Tcp(listener), 2);
+        let (connections, _close_all) = accept(Listener::Tcp(listener), 2, pending());
         let mut connections = pin!(connections);
         let mut peers = Vec::new();
         for _ in 0..3 {
@@ -193,5 +211,18 @@ mod tests {
         assert!(poll!(connections.next()).is_pending(), "a third was accepted");
         drop(first);
         assert!(connections.next().await.unwrap().is_ok());
+    }
+
+    #[tokio::test]
+    async fn connections_that_wait_at_shutdown_are_accepted() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut peers = Vec::new();
+        for _ in 0..3 {
+            peers.push(TcpStream::connect(address).await.unwrap());
+        }
+        let (connections, _close_all) = accept(Listener::Tcp(listener), 8, ready(()));
+        assert_eq!(connections.collect::<Vec<_>>().await.len(), 3);
+        TcpStream::connect(address).await.unwrap_err();
     }
 }

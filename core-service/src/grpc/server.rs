@@ -1,6 +1,6 @@
 //! The gRPC server on a socket.
 
-use std::{io, pin::pin, time::Duration};
+use std::{future::pending, io, pin::pin, time::Duration};
 
 use futures_util::future::BoxFuture;
 use tokio::{sync::oneshot, time};
@@ -46,7 +46,7 @@ pub fn serve(
             let _ = draining.send(()); // there is no receiver if the server has failed
         };
 
-        let (connections, close_all) = connection::accept(listener, limits.connections);
+        let (connections, close_all) = connection::accept(listener, limits.connections, shutdown);
         let mut server = Server::builder();
         if let Some(tls) = security.take_tls() {
             server = server.tls_config(tls).map_err(io::Error::other)?;
@@ -65,14 +65,14 @@ pub fn serve(
             .http2_max_local_error_reset_streams(Some(1_024))
             .http2_keepalive_interval(Some(Duration::from_secs(10)))
             .http2_keepalive_timeout(Some(Duration::from_secs(5)))
-            .serve_with_incoming_shutdown(service, connections, shutdown);
+            .serve_with_incoming_shutdown(service, connections, pending()); // until there are no more
         let mut serving = pin!(serving);
 
         let drained = async {
             if drain_begins.await.is_ok() {
                 time::sleep(limits.drain_deadline).await;
             } else {
-                std::future::pending::<()>().await; // the server has failed: its own result has the cause
+                pending::<()>().await; // the server has failed: its own result has the cause
             }
         };
         tokio::select! {
