@@ -1,4 +1,4 @@
-//! Observability: [`logs`], [`metrics`] for Prometheus, and [`traces`] over OTLP.
+//! Observability: [`logs`], [`mod@metrics`] for Prometheus, and [`traces`] over OTLP.
 
 pub mod logs;
 pub mod metrics;
