@@ -1,9 +1,9 @@
 //! Connections to the database, each of which has one owner.
 //!
 //! A connection belongs to a task, its [`owner`], which never lends it out. Callers submit a job to a
-//! [`queue`] and wait for the answer. A caller that gives up does not affect the connection: the owner finishes the job, or
-//! closes the connection if the job times out. So no statement is cut off half-way, and a connection is
-//! reused only if it is known to be usable and outside of any transaction.
+//! [`queue`] and wait for the answer. A caller that gives up does not affect the connection: the owner
+//! finishes the job, or closes the connection if the job times out. So no statement is cut off half-way, and
+//! a connection is reused only if it is known to be usable and outside of any transaction.
 //!
 //! ```text
 //! caller ──job──▶ queue ──▶ owner ── connection ──▶ database

@@ -39,9 +39,14 @@ const PORTS: [&str; 6] =
 /// Account of [`key_of_new_account`].
 const ACCOUNT: &str = "acme";
 
-/// Returns the number of rounds, in the short or in the long form (`PETSTORE_TEST_LONG=1`).
+/// Returns `true` if tests run in their long form (`PETSTORE_TEST_LONG=1`).
+fn is_long() -> bool {
+    std::env::var_os("PETSTORE_TEST_LONG").is_some()
+}
+
+/// Returns the number of rounds, in the short or in the long form.
 fn rounds(short: usize, long: usize) -> usize {
-    if std::env::var_os("PETSTORE_TEST_LONG").is_some() { long } else { short }
+    if is_long() { long } else { short }
 }
 
 /// Returns the arguments that run `serve` on free ports.

@@ -35,7 +35,7 @@ use self::{
     clients::Clients,
     parts::{Fault, Part, Process},
 };
-use crate::petstore;
+use crate::{is_long, petstore};
 
 const RUN_TIME: Duration = Duration::from_secs(80);
 const LONG_RUN_TIME: Duration = Duration::from_mins(14);
@@ -67,7 +67,7 @@ fn message(panic: &(dyn Any + Send)) -> &str {
 }
 
 async fn run(mut random: Random) {
-    let time = if std::env::var_os("PETSTORE_TEST_LONG").is_some() { LONG_RUN_TIME } else { RUN_TIME };
+    let time = if is_long() { LONG_RUN_TIME } else { RUN_TIME };
     let mut deployment = match Engine::of_this_run() {
         Engine::Sqlite => Deployment::of_one_process().await,
         Engine::Postgres => Deployment::split().await,

@@ -46,8 +46,9 @@ pub struct RedisSettings {
 /// The limiter makes no decision before the installation is known.
 ///
 /// A failed or late answer is [`LimiterUnavailable`], never a guess, and the request may still have been
-/// counted. The only call to a server that is retried is one that Redis reports as without effect. The client
-/// of a Cluster also retries, at most twice, calls without an answer, so that they may be counted three times.
+/// counted. The only call to a server that is retried is one that Redis reports as without effect. The
+/// client of a Cluster also retries, at most twice, calls without an answer, so that they may be counted
+/// three times.
 /// Must be used inside a tokio runtime.
 #[derive(Debug)]
 pub struct RedisLimiter {

@@ -23,17 +23,12 @@ use tokio::{io::AsyncWriteExt, net::TcpStream, task::JoinSet};
 use crate::{
     FIRST_KEY, first_client,
     http::{GET, whole_answer},
-    key_without_limits, petstore, serve,
+    key_without_limits, petstore, rounds, serve,
     split::start_gateway,
 };
 
 /// Timeout of a step on a busy machine.
 const STEP_TIMEOUT: Duration = Duration::from_mins(1);
-
-/// Returns the number of rounds of a test whose round takes seconds.
-fn rounds() -> usize {
-    if std::env::var_os("PETSTORE_TEST_LONG").is_some() { 20 } else { 1 }
-}
 
 /// Waits until the process is draining.
 async fn draining(server: &Server) {
@@ -99,7 +94,7 @@ async fn an_upload_in_progress_at_sigterm_is_accepted_and_answered() {
 
 #[tokio::test]
 async fn an_import_over_grpc_continues_with_the_next_core_and_adds_each_line_once() {
-    for _ in 0..rounds() {
+    for _ in 0..rounds(1, 20) {
         let installation = petstore();
         let address = format!("unix://{}/core.sock", installation.folder().display());
         // So short a deadline cuts off the call in flight, whose lines the client then sends again.
@@ -130,7 +125,7 @@ async fn an_import_over_grpc_continues_with_the_next_core_and_adds_each_line_onc
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn grpc_clients_that_reconnect_lose_and_duplicate_no_call() {
-    for _ in 0..rounds() {
+    for _ in 0..rounds(1, 20) {
         let installation = petstore();
         let server = installation.start(&serve(&["--drain-delay", "300ms"])).await;
         let (address, answered) = (server.address("gRPC"), Arc::new(AtomicUsize::new(0)));
@@ -225,7 +220,7 @@ async fn clients_behind_a_proxy_that_keeps_connections_lose_no_request() {
     let key = key_without_limits(&installation).await;
     let installation = installation.with_variable("PETSTORE_DRAIN_DELAY", "1s");
     let core = core.address("gRPC").to_string();
-    for _ in 0..rounds() {
+    for _ in 0..rounds(1, 20) {
         let gateways = [start_gateway(&installation, &core).await, start_gateway(&installation, &core).await];
         for gateway in &gateways {
             gateway.ready().await;

@@ -11,7 +11,7 @@ use petstore_testkit::{
 };
 use tokio::{io::AsyncWriteExt, time::timeout};
 
-use crate::{key_without_limits, memory, petstore, petstore_on, serve};
+use crate::{is_long, key_without_limits, memory, petstore, petstore_on, rounds, serve};
 
 /// Maximum number of bytes that the core may keep after any load: page caches of five SQLite connections (10
 /// MiB), prepared statements, and 10,000 pets (`--pet-cache`).
@@ -19,7 +19,7 @@ const CEILING: u64 = 24 * 1024 * 1024;
 
 #[tokio::test]
 async fn the_memory_of_a_core_is_bounded_under_concurrent_lists() {
-    if std::env::var_os("PETSTORE_TEST_LONG").is_none() {
+    if !is_long() {
         return;
     }
     let installation = petstore();
@@ -65,7 +65,7 @@ const GROWTH: u64 = 16 * 1024 * 1024;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn open_files_and_memory_return_to_their_bounds_after_each_wave_of_load() {
-    let waves = if std::env::var_os("PETSTORE_TEST_LONG").is_some() { 100 } else { 2 };
+    let waves = rounds(2, 100);
     let installation = petstore_on(Engine::of_this_run()).await;
     let server = installation.start(&serve(&[])).await;
     let key = key_without_limits(&installation).await;

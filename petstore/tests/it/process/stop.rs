@@ -15,7 +15,7 @@ use tokio::{
 use crate::{
     FIRST_KEY, first_client,
     http::{GET, HttpsService, head},
-    petstore, serve,
+    petstore, rounds, serve,
 };
 
 /// Timeout of an end without requests in flight, on a busy machine. It is shorter than the 20 s that requests
@@ -114,7 +114,7 @@ async fn requests_are_served_and_readiness_is_down_during_the_drain() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drain_loses_no_request_of_clients_that_obey_connection_close() {
-    let rounds = if std::env::var_os("PETSTORE_TEST_LONG").is_some() { 50 } else { 2 };
+    let rounds = rounds(2, 50);
     for round in 0..rounds {
         let shop = HttpsService::open(&["--drain-delay", "200ms"]).await;
         let HttpsService { server, authority, .. } = &shop;

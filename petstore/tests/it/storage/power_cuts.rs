@@ -18,7 +18,7 @@ use std::{
 use petstore_testkit::{Installation, Random, eventually};
 use serde_json::{Value, json};
 
-use crate::{key_without_limits, pets::created, petstore, serve};
+use crate::{is_long, key_without_limits, pets::created, petstore, serve};
 
 /// Number of bytes that a disk writes whole.
 const SECTOR: usize = 512;
@@ -35,7 +35,7 @@ enum Event {
 
 #[tokio::test]
 async fn no_power_cut_loses_an_acknowledged_pet_and_without_syncs_one_does() {
-    let is_long = std::env::var_os("PETSTORE_TEST_LONG").is_some();
+    let is_long = is_long();
     let (pets, cuts, controls) = if is_long { (250, usize::MAX, 20) } else { (20, 6, 3) };
     let (home, traced) = (petstore(), Installation::of("strace"));
     assert_eq!(home.run(&["migrate", "up"]).await.code, Some(0));

@@ -16,7 +16,7 @@ use petstore_testkit::{
 };
 use serde_json::json;
 
-use crate::{FIRST_KEY, PORTS, first_client, key_without_limits, pets::created, petstore, serve};
+use crate::{FIRST_KEY, PORTS, first_client, is_long, key_without_limits, pets::created, petstore, serve};
 
 const PETSTORE: &str = env!("CARGO_BIN_EXE_petstore");
 
@@ -31,8 +31,7 @@ const WITH_A_LIMIT_ON_FILES: &str = "trap '' XFSZ && ulimit -S -f 2048 && exec \
 async fn writes_fail_on_a_full_disk_and_recover_by_themselves() {
     if !Command::new("unshare").args(["--map-root-user", "--mount", "true"]).status().unwrap().success() {
         // The machines of CI do not allow it. The next test limits the file instead.
-        let is_long = std::env::var_os("PETSTORE_TEST_LONG").is_some();
-        assert!(!is_long, "no disk can be mounted: `unshare --map-root-user --mount` is refused");
+        assert!(!is_long(), "no disk can be mounted: `unshare --map-root-user --mount` is refused");
         return;
     }
     let installation = Installation::of("unshare");

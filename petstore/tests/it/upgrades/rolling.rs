@@ -25,7 +25,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::{key_of, key_without_limits, pets::created};
+use crate::{is_long, key_of, key_without_limits, pets::created};
 
 /// Variable with the path of the last release's binary.
 const PREVIOUS: &str = "PETSTORE_TEST_PREVIOUS";
@@ -57,7 +57,7 @@ enum Part {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_rolls_to_the_next_release_and_back_without_a_failed_request() {
-    let is_long = std::env::var_os("PETSTORE_TEST_LONG").is_some();
+    let is_long = is_long();
     let previous = std::env::var(PREVIOUS).unwrap_or_else(|_| {
         assert!(!is_long, "{PREVIOUS} must name the binary of the last release: run scripts/test --long");
         env!("CARGO_BIN_EXE_petstore").to_owned()

@@ -14,7 +14,7 @@ use petstore_testkit::{
 };
 
 use super::{callers::Callers, cores::TwoCores};
-use crate::petstore;
+use crate::{is_long, petstore, rounds};
 
 /// Delay longer than the core waits for an answer (1.4 s).
 const HOLD_INTERVAL: Duration = Duration::from_millis(1_800);
@@ -29,16 +29,12 @@ const AT_ONCE: usize = 10;
 /// Minimum number of faults in the long form.
 const FAULTS: usize = 1_000;
 
-fn is_long() -> bool {
-    std::env::var_os("PETSTORE_TEST_LONG").is_some()
-}
-
 #[tokio::test]
 async fn pets_added_while_the_answer_to_begin_is_delayed_are_kept() {
     let shop = ProxiedDeployment::open().await;
     let callers = shop.callers(false).await;
     shop.warm_up(&callers).await;
-    for _ in 0..if is_long() { 10 } else { 1 } {
+    for _ in 0..rounds(1, 10) {
         let begin = |message| MessageSite { statement: "BEGIN".to_owned(), side: Side::Backend, message };
         let held = Action::Hold(LONG_HOLD_INTERVAL);
         let inject = |message| shop.proxy.inject(MessageFault::at(&begin(message), held), BEGIN_TIMEOUT);

@@ -6,7 +6,7 @@ use petstore_testkit::{Installation, Server, eventually};
 use tokio::process::Command;
 
 use super::{callers::Callers, cores::TwoCores};
-use crate::{petstore, storage::lock};
+use crate::{is_long, petstore, storage::lock};
 
 /// Shell command that starts the core so that a limit on the size of files is an error and no signal.
 const UNSIGNALLED: [&str; 4] = ["-c", "trap '' XFSZ && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_petstore")];
@@ -17,7 +17,7 @@ const LONG_LOCK_INTERVAL: Duration = Duration::from_millis(4_500);
 
 #[tokio::test]
 async fn a_locked_or_full_file_and_kills_lose_and_duplicate_nothing() {
-    let is_long = std::env::var_os("PETSTORE_TEST_LONG").is_some();
+    let is_long = is_long();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("petstore.db");
     let url = format!("sqlite://{}", file.display());
