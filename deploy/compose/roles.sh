@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs once, when PostgreSQL makes its data folder. Creates the database with two roles: the owner migrates the schema, the
-# service reads and writes rows.
+# Runs once, when PostgreSQL creates its data folder. Creates the database with two roles: the owner migrates the schema,
+# and the service reads and writes rows.
 set -eu
 psql --set ON_ERROR_STOP=1 --username postgres --dbname postgres <<'SQL'
 \getenv owner_password OWNER_PASSWORD
