@@ -1,4 +1,4 @@
-"""Says in what a newer OpenAPI document breaks the clients of an older one.
+"""Reports how a newer OpenAPI document breaks the clients of an older one.
 
 Usage: openapi.py OLDER NEWER       exit code 1 if anything breaks
 
@@ -13,7 +13,7 @@ import json
 import sys
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
-# What a value must at least or at most be, and whether a larger bound takes away allowed values.
+# Bounds of values, and True if a larger bound disallows values that were allowed.
 BOUNDS = {
     "minimum": True, "exclusiveMinimum": True, "minLength": True, "minItems": True, "minProperties": True,
     "maximum": False, "exclusiveMaximum": False, "maxLength": False, "maxItems": False, "maxProperties": False,
@@ -21,7 +21,7 @@ BOUNDS = {
 
 
 class Comparison:
-    """What was found, document against document."""
+    """Findings of a comparison of two documents."""
 
     def __init__(self, older, newer):
         self.older, self.newer = older, newer
@@ -127,7 +127,7 @@ class Comparison:
             self.schema(place, content.get("schema"), newer[media_type].get("schema"), asked)
 
     def schema(self, place, older, newer, asked):
-        """Compares what a value may be: one that clients send (`asked`), or one that they get."""
+        """Compares the schemas of a value: one that clients send (`asked`), or one that they receive."""
         key = (json.dumps(older, sort_keys=True), json.dumps(newer, sort_keys=True), asked, place)
         if key in self.seen:
             return  # a schema that refers to itself
@@ -193,7 +193,7 @@ class Comparison:
 
 
 def compare(older, newer):
-    """What breaks, in words; nothing if nothing does."""
+    """Returns the breaking changes, in words; an empty list if there are none."""
     comparison = Comparison(older, newer)
     comparison.documents()
     return comparison.breaks

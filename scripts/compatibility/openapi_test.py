@@ -1,4 +1,4 @@
-"""Every kind of break is found in a document, and no addition is taken for one.
+"""Tests that every kind of breaking change is found in a document, and that no addition counts as one.
 
 Usage: openapi_test.py DOCUMENT [OPTIONS OF unittest]
 """

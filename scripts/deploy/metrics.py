@@ -14,9 +14,9 @@ METRICS |= {f"{name}_{part}" for name, kind in GUIDE if kind == "histogram" for 
 
 
 def metrics_of(query: str) -> set[str]:
-    """The metrics that a query names, all of which exist."""
+    """Returns the metrics that a query names. Fails if one does not exist."""
     bare = re.sub(r"\b(by|without|on) \([^)]*\)", "", query)
-    # What stands before a selector, a range or the end of an argument, and is no function or number.
+    # A word before a selector, a range or the end of an argument that is neither a function nor a number.
     bare = re.sub(r"\{[^}]*\}", "{", re.sub(r"\[[^]]*\]", "[", bare))
     names = set(re.findall(r"\b([a-zA-Z_][a-zA-Z_0-9]*)\b(?=\s*(?:[{\[)]|[<>=!/]|$))", bare))
     if not names or names - METRICS:

@@ -35,7 +35,7 @@ def wait_for(what: str, condition):
 
 
 class Process:
-    """A process in a folder, ended with the stack."""
+    """A process in a folder, which is stopped with the stack."""
 
     def __init__(self, stack: ExitStack, folder: Path, name: str, *command: str, **options):
         self.log = folder / f"{name}.log"
@@ -48,14 +48,14 @@ class Process:
         return self.child.wait(PATIENCE)
 
     def announced(self, name: str) -> tuple[str, int]:
-        """Host and port of what `petstore` says that it serves."""
+        """Returns the host and port that `petstore` prints for a service."""
         pattern = re.compile(rf"^{name} +(?:http://)?([\d.]+):(\d+)", re.MULTILINE)
         found = wait_for(f"{self.log.name} announces {name}", lambda: pattern.search(self.log.read_text()))
         return found[1], int(found[2])
 
 
 class Names:
-    """A name server: once names are known, each is that of 127.0.0.1."""
+    """A name server. Once names are known, it resolves all of them to 127.0.0.1."""
 
     def __init__(self, stack: ExitStack):
         self.is_known = False
@@ -72,7 +72,7 @@ class Names:
                 return  # closed
             end = query.index(0, 12) + 5  # the name, its type and its class
             is_ipv4 = query[end - 3] == 1
-            # RFC 1035 §4.1: an answer, or NXDOMAIN; the name is that of the question, for a second.
+            # RFC 1035 §4.1: an answer with the question's name and a TTL of one second, or NXDOMAIN.
             answer = b"\xc0\x0c\0\1\0\1\0\0\0\1\0\4\x7f\0\0\1" if self.is_known and is_ipv4 else b""
             flags = b"\x81\x80" if self.is_known else b"\x81\x83"
             head = query[:2] + flags + b"\0\1" + (b"\0\1" if answer else b"\0\0") + b"\0\0\0\0"
@@ -98,7 +98,7 @@ def listening(stack: ExitStack) -> socket.socket:
 
 
 def service_token(folder: Path) -> str:
-    """The file with the token, made by the service of the compose file, twice: the second time it stays."""
+    """Creates the token file with the command in compose.yaml, twice: the second run leaves it as it is."""
     service = yaml.safe_load(Path("deploy/compose.yaml").read_text())["services"]["token"]
     script = service["command"][0].replace("/run/petstore", str(folder)).replace("65532:65532", f"{os.getuid()}:{os.getgid()}")
     made = []
@@ -111,7 +111,7 @@ def service_token(folder: Path) -> str:
 
 def start(stack: ExitStack, folder: Path):
     """Returns the addresses of the proxy for REST and for the console, the gateways, the core, and the name server, which
-    knows no name yet."""
+    does not know any names yet."""
     redis = str(folder / "redis.sock")  # to find out when it listens; the gateways take its port
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         redis_port = str(reserved.getsockname()[1])
@@ -156,7 +156,7 @@ def session(stack: ExitStack, folder: Path) -> None:
         return admin("key", "create", "--account", account)
 
     key, busy = key_of("one", PER_MINUTE), key_of("busy", 1_000_000)
-    # The proxy has started without knowing a single address, and learns them while it runs.
+    # The proxy has started without any address, and learns them while it runs.
     assert get(proxy, "/v1/pets", busy)[0] == 503
     names.is_known = True
     for gateway in gateways:
@@ -181,7 +181,7 @@ def session(stack: ExitStack, folder: Path) -> None:
     for path in ("/metrics", "/readyz", "/log-level", "/console/../metrics"):
         assert get(console, path)[0] == 404, path
 
-    # A gateway leaves while requests come: none fails.
+    # A gateway stops under load: no request fails.
     gateways[0].child.terminate()
     while gateways[0].child.poll() is None:
         status, _, body = get(proxy, "/v1/pets", busy)
@@ -190,7 +190,7 @@ def session(stack: ExitStack, folder: Path) -> None:
     for _ in range(20):
         assert get(proxy, "/v1/pets", busy)[0] == 200
 
-    # Without any core the proxy's own failure is an outage to the gateway, not a fault.
+    # Without any core, the gateway treats the proxy's own failure as an outage, not as a fault.
     core.stop()
     status, _, body = wait_for("the core's absence is seen", lambda: (answer := get(proxy, "/v1/pets", busy))[0] != 200 and answer)
     assert (status, json.loads(body)["code"]) == (503, "UNAVAILABLE"), (status, body)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The roles that deploy/compose/roles.sh makes, on a PostgreSQL of its own: the owner migrates, the service reads and writes
-# rows and can change nothing else.
+# Tests the roles that deploy/compose/roles.sh creates, on a new PostgreSQL: the owner migrates, and the service reads and
+# writes rows and can change nothing else.
 #
 # Usage: scripts/deploy/roles_session.sh BINARY
 set -euo pipefail

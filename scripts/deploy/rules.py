@@ -1,4 +1,4 @@
-"""Holds deploy/ to the schema of Compose, to the settings that the binary has, and to our own rules.
+"""Checks deploy/ against the schema of Compose, the settings of the binary, and the project's rules.
 
 Arguments: the binary, and the manifests of Kubernetes as `kubectl kustomize` renders them.
 """
@@ -26,19 +26,19 @@ def expect(condition: object, complaint: str) -> None:
 
 
 def settings(role: str) -> set[str]:
-    """The variables that a command takes, as its help names them."""
+    """Returns the variables that a command takes, from its help."""
     text = subprocess.run([BINARY, *role.split(), "--help"], check=True, capture_output=True, text=True).stdout
     return set(re.findall(r"\[env: (PETSTORE_\w+)", text))
 
 
 def check_process(where: str, role: str, variables: dict[str, str], grace: float, mounts: tuple[str, ...] = ()) -> None:
-    """What holds for every process of ours. `grace` is how many seconds it has between SIGTERM and SIGKILL."""
+    """Checks the rules for every petstore process. `grace` is the number of seconds between SIGTERM and SIGKILL."""
     if role not in ROLES:
         expect(False, f"{where}: {role!r} is not a command, or has flags: settings are variables here")
         return
     for name in variables.keys() - settings(role):
         expect(False, f"{where}: {role} has no setting {name}")
-    expect("PETSTORE_INSECURE_ALLOW_REMOTE" not in variables, f"{where}: everybody may call the core")
+    expect("PETSTORE_INSECURE_ALLOW_REMOTE" not in variables, f"{where}: any client may call the core")
     for name, path in variables.items():
         is_file = re.search(r"_(FILE|CERT|KEY|CA)$", name)
         expect(not is_file or path.startswith(mounts), f"{where}: {name} is in no volume")
@@ -54,12 +54,12 @@ def check_compose() -> None:
     PyCompose.from_json(json.dumps(file)).validate()
     services = file["services"]
     ours = {name: service for name, service in services.items() if service["image"].startswith("petstore:")}
-    expect(len(ours) == 5, f"compose: {sorted(ours)} run our image")
+    expect(len(ours) == 5, f"compose: {sorted(ours)} run the petstore image")
     for name, service in ours.items():
         grace = int(service["stop_grace_period"].rstrip("s"))
         mounts = tuple(volume.split(":")[1] + "/" for volume in service.get("volumes", []))
         check_process(f"compose, {name}", " ".join(service["command"]), service["environment"], grace, mounts)
-        expect(service["read_only"] and service["cap_drop"] == ["ALL"], f"compose, {name}: it may do too much")
+        expect(service["read_only"] and service["cap_drop"] == ["ALL"], f"compose, {name}: it has too many rights")
         expect("ports" not in service, f"compose, {name}: it is reachable past the proxy")
     gateways = [service for service in ours.values() if service["command"] == ["gateway"]]
     proxy = {network["ipv4_address"] for network in services["proxy"]["networks"].values()}
@@ -86,7 +86,7 @@ def check_kubernetes() -> None:
         yaml.safe_load((DEPLOY / "kubernetes/kustomization.yaml").read_text())["resources"]), "kustomization.yaml: it lists other files")
     expect(not any(kind == "Secret" for kind, _ in objects), "kubernetes: a secret is in a file")
     pods = {name: item["spec"]["template"] for (kind, name), item in objects.items() if kind in ("Deployment", "Job")}
-    expect(len(pods) == 3, f"kubernetes: {sorted(pods)} run our image")
+    expect(len(pods) == 3, f"kubernetes: {sorted(pods)} run the petstore image")
     for name, pod in pods.items():
         where, (container,) = f"kubernetes, {name}", pod["spec"]["containers"]
         variables = {}
@@ -110,7 +110,7 @@ def check_kubernetes() -> None:
 
 
 def check_policies(objects: dict) -> None:
-    """The network policies allow these connections and no others: to or from a component, of or to a peer, on a port."""
+    """Checks that the network policies allow these connections and no others: a component, its peer, and a port."""
     dns = "kube-system/kube-dns"
     expected = {
         ("gateway", "from", "ingress-nginx", "http"), ("gateway", "from", "monitoring", "admin"),
@@ -145,7 +145,7 @@ def check_policies(objects: dict) -> None:
 
 
 def check_selected(objects: dict, labels: dict[str, str], container: dict, where: str) -> None:
-    """Every pod is under a network policy of its own, and a service, budget or policy that means it also selects it."""
+    """Checks that every pod has a network policy, and that each service, budget or policy selects the pod that it is for."""
     ports = {port["name"]: port["containerPort"] for port in container.get("ports", [])}
     probes = [container[probe]["httpGet"] for probe in container if probe.endswith("Probe")]
     expect(not ports or {probe["path"] for probe in probes} == {"/livez", "/readyz"}, f"{where}: it lacks a probe")
@@ -162,7 +162,7 @@ def check_selected(objects: dict, labels: dict[str, str], container: dict, where
 
 
 def check_monitoring() -> None:
-    """Every pod with an admin port is scraped, and every alert leads to its section of the guide."""
+    """Checks that every pod with an admin port is scraped, and that every alert links to its section of the guide."""
     (monitor,) = yaml.safe_load_all((DEPLOY / "kubernetes/monitoring/pod-monitor.yaml").read_text())
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
     label = monitor["spec"]["selector"]["matchLabels"].items()
@@ -178,7 +178,7 @@ def check_monitoring() -> None:
     expect([rule["alert"] for rule in rules if rule["alert"] not in sections] == [], "alerts.yaml: an alert without a section")
     for rule in rules:
         leads_to = f"docs/troubleshooting.md#{rule['alert'].lower()}"
-        expect(rule["annotations"]["runbook_url"] == leads_to, f"alerts.yaml: {rule['alert']} leads elsewhere")
+        expect(rule["annotations"]["runbook_url"] == leads_to, f"alerts.yaml: {rule['alert']} has another link")
 
 
 def check_unit() -> None:

@@ -1,8 +1,8 @@
-# Sourced: podman with a storage folder, a configuration and namespaces (network, mounts, processes) of its own. It neither
-# sees nor changes the containers and the firewall of the machine, and all that it starts ends with the script. Needs root.
-# No registry is needed: images are made of programs of this machine.
+# Sourced: podman with a separate storage folder, configuration and namespaces (network, mounts, processes). It neither sees
+# nor changes the machine's containers and firewall, and everything that it starts ends with the script. Needs root, but no
+# registry: images are made of programs of this machine.
 
-# Runs a command in the namespaces; WORK is its folder, removed in the end.
+# Runs a command in the namespaces. WORK is its folder, which is removed at the end.
 in_namespaces() { # COMMAND...
   [ "$(id -u)" = 0 ] || exec sudo "$@" # networks need root
   need runc runc
@@ -34,7 +34,7 @@ CONF
   unshare --net --mount --pid --fork --kill-child --mount-proc "$@"
 }
 
-# The first thing inside: a loopback interface, folders of podman in memory, and the end of every container.
+# Runs first inside: sets up a loopback interface and podman's folders in memory, and stops every container at the end.
 begin_in_namespaces() {
   local folder
   ip link set lo up
@@ -66,15 +66,14 @@ add_libraries() { # FOLDER PROGRAM
   done
 }
 
-# Makes an image of FOLDER, which is removed. The changes are lines of a Dockerfile.
+# Makes an image from FOLDER and removes the folder. The changes are lines of a Dockerfile.
 make_image() { # NAME FOLDER [CHANGE...]
   local changes=("${@:3}")
   tar --create --directory="$2" . | podman import --quiet "${changes[@]/#/--change=}" - "$1" >/dev/null
   rm -rf "$2"
 }
 
-# Builds the image of deploy/Dockerfile. Its base is made of programs of this machine, with a `cargo` that hands over
-# BINARY.
+# Builds the image of deploy/Dockerfile. Its base is made of programs of this machine, with a `cargo` that copies BINARY.
 build_petstore_image() { # NAME BINARY
   local base=$WORK/base
   add_programs "$base" sh bash ldd grep install

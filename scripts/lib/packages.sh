@@ -1,6 +1,6 @@
 # Sourced: the programs that the scripts need.
 
-# Sees to it that a program is there, on Debian by installing the package that holds it.
+# Ensures that a program is there, on Debian by installing the package that has it.
 need() { # PROGRAM PACKAGE
   if command -v "$1" >/dev/null; then return; fi
   install_package "$2"

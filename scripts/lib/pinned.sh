@@ -1,7 +1,7 @@
-# Sourced: installs what lock files pin. Each folder keeps a copy of the pins that it was installed from, written last:
-# a half-finished installation is done again, a finished one is left alone.
+# Sourced: installs the packages that lock files pin. Each folder keeps a copy of the pins that it was installed from,
+# written last: an interrupted installation is repeated, a complete one is left alone.
 
-# The packages of PINS/package-lock.json into FOLDER/node_modules. Without install scripts: nothing here needs them.
+# Installs the packages of PINS/package-lock.json into FOLDER/node_modules, without install scripts: none is needed.
 install_npm() { # PINS FOLDER
   if cmp --silent "$1/package-lock.json" "$2/node_modules/.installed-from"; then return; fi
   rm -rf "$2/node_modules"
@@ -11,7 +11,7 @@ install_npm() { # PINS FOLDER
   cp "$1/package-lock.json" "$2/node_modules/.installed-from"
 }
 
-# The packages of a requirements file, which names every one of them, into a virtual environment.
+# Installs the packages of a requirements file, which lists all of them, into a virtual environment.
 install_python() { # REQUIREMENTS FOLDER
   if cmp --silent "$1" "$2/.installed-from"; then return; fi
   rm -rf "$2"
@@ -20,8 +20,8 @@ install_python() { # REQUIREMENTS FOLDER
   cp "$1" "$2/.installed-from"
 }
 
-# A program from crates.io into FOLDER/bin, with the dependencies of its own lock file. Without optimisation, which would
-# take longer than it saves.
+# Installs a program from crates.io into FOLDER/bin, with the dependencies of its lock file. Without optimisation, which
+# would take longer than it saves.
 install_cargo() { # PACKAGE VERSION FOLDER
   if grep -qs "^\"$1 $2 " "$3/.crates.toml"; then return; fi
   CARGO_PROFILE_DEV_DEBUG=0 cargo install "$1" --version "$2" --locked --debug --quiet --root "$3"

@@ -1,7 +1,7 @@
-# Sourced: starts the service for a test, on ports of the system's choice and with its data in a folder of its own.
+# Sourced: starts the service for a test, on free ports and with its data in a new folder.
 
 # Starts `petstore serve` in the folder FOLDER, which holds its data and its log, and waits until it listens.
-# Sets SERVICE_PID, and HTTP_ADDR, GRPC_ADDR and ADMIN_ADDR to what it prints.
+# Sets SERVICE_PID, and HTTP_ADDR, GRPC_ADDR and ADMIN_ADDR to the addresses that it prints.
 start_service() { # BINARY FOLDER [ARGUMENT...]
   local binary=$1 folder=$2
   shift 2
@@ -25,7 +25,7 @@ start_service() { # BINARY FOLDER [ARGUMENT...]
   ADMIN_ADDR=$(sed -n 's|^admin *http://||p' "$folder/service.out")
 }
 
-# Stops the service and removes its folder; the exit code of the caller stays.
+# Stops the service and removes its folder. Keeps the exit code of the caller.
 stop_service() { # FOLDER
   if [ -n "${SERVICE_PID:-}" ]; then
     kill "$SERVICE_PID" 2>/dev/null || true

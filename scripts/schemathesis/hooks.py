@@ -1,4 +1,4 @@
-"""What schemathesis cannot know from the document: see schemathesis.toml for the exceptions and their reasons."""
+"""Facts that schemathesis cannot know from the document. schemathesis.toml has the exceptions and their reasons."""
 
 import schemathesis
 
@@ -7,7 +7,7 @@ INT64 = range(-(2**63), 2**63)
 
 @schemathesis.hook
 def map_body(ctx, body):
-    """Writes whole numbers without a fraction: to JSON Schema 7.0 is an integer, and to the service it is not."""
+    """Writes whole numbers without a fraction, because 7.0 is an integer in JSON Schema, but not to the service."""
     category = body.get("categoryId") if isinstance(body, dict) else None
     if isinstance(category, float) and category.is_integer() and int(category) in INT64:
         body["categoryId"] = int(category)
@@ -27,7 +27,7 @@ def documented_error_code(ctx, response, case):
 
 @schemathesis.check
 def valid_lists_are_accepted_but_for_their_cursor(ctx, response, case):
-    """Stands in for positive_data_acceptance, which cannot tell a made-up cursor from a real one."""
+    """Replaces positive_data_acceptance, which cannot distinguish a generated cursor from a real one."""
     is_valid = case.meta is not None and case.meta.generation.mode.is_positive
     if case.operation.label in ("GET /pets", "GET /store/orders") and is_valid and response.status_code == 400:
         code = response.json()["code"]

@@ -1,1 +1,1 @@
-"""What scripts/bench is made of: the service and its servers, load, and what is written of both."""
+"""Parts of scripts/bench: the service and its servers, load, and reports."""

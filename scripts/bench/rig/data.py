@@ -8,7 +8,7 @@ UNLIMITED = 1_000_000_000
 
 
 def key(number):
-    """The key of that account (crates/api-key: a prefix, 30 characters, and a CRC-32 in base 62)."""
+    """Returns the key of an account (crates/api-key: a prefix, 30 characters, and a CRC-32 in base 62)."""
     signed = f"{PREFIX}{hashlib.sha256(str(number).encode()).hexdigest()[:30]}"
     checksum, digits = zlib.crc32(signed.encode()), ""
     for _ in range(6):
@@ -18,14 +18,14 @@ def key(number):
 
 
 def page_token(last_id):
-    """The cursor of the page after that pet in the list of all (crates/api-key, page_token.rs)."""
+    """Returns the cursor of the page after a pet in the list of all pets (crates/api-key, page_token.rs)."""
     version, all_pets = b"\1", b"\0"
     token = version + all_pets + last_id.to_bytes(8, "big")
     return token.hex() + f"{zlib.crc32(b'petstore page token' + token):08x}"
 
 
 def rows(accounts):
-    """Of tables `accounts` and `api_keys`."""
+    """Yields the rows of the tables `accounts` and `api_keys`."""
     for number in range(1, accounts + 1):
         written = key(number)
         digest = hashlib.sha256(written.encode()).digest()
@@ -34,7 +34,7 @@ def rows(accounts):
 
 
 def fill(database, postgres, pets, accounts):
-    """Into a store whose schema is there: pets of three statuses and none, accounts without limits, a key for each."""
+    """Fills a migrated store: pets with each status and with none, accounts without limits, one key for each."""
     if database.startswith("sqlite://"):
         fill_sqlite(database.removeprefix("sqlite://"), pets, accounts)
     else:
@@ -67,14 +67,14 @@ def fill_postgres(postgres, name, pets, accounts):
     ]:
         text = "".join(line(*row) for row in rows(accounts))
         postgres.psql(name, f"COPY {copy} FROM STDIN", input=text)
-    # As autovacuum would leave it, and on a disk that is done with it.
+    # The state that autovacuum would leave, with everything written to disk.
     for table in ("pets", "accounts", "api_keys"):
         postgres.psql(name, f"VACUUM ANALYZE {table}")
     postgres.psql(name, "CHECKPOINT")
 
 
 def keys_file(folder, accounts):
-    """One key a line, all of one length, for the load."""
+    """Writes the keys for the load generator, one per line, all of the same length."""
     path = os.path.join(folder, f"keys-{accounts}")
     if not os.path.exists(path):
         with open(path, "w") as file:

@@ -20,7 +20,7 @@ BODY = '{"name":"Rex","categoryId":7,"status":"available"}'
 
 
 def connection(service, number=0):
-    """To the first gateway, from one of many addresses of this machine."""
+    """Opens a connection to the first gateway, from one of many addresses of this machine."""
     url = service.urls[0]
     source = (f"127.0.{1 + number // 200 % 200}.{1 + number % 200}", 0)
     host = url.split("://")[1]
@@ -45,12 +45,12 @@ def ask(service, link, path):
 
 
 def deep_cursor(service):
-    """The cursor of a page nine tenths down the list."""
+    """Returns the cursor of a page nine tenths down the list."""
     return data.page_token(max(service.pets * 9 // 10, 1))
 
 
 def closed(service, operation, connections, seconds):
-    """The next request follows the answer. Spread over all gateways."""
+    """Runs a closed loop over all gateways: the next request follows the answer."""
     if not shutil.which("wrk"):
         sys.exit("wrk is needed: install the Debian package wrk")
     environment = {**os.environ, "BENCH_OPERATION": operation, "BENCH_PETS": str(service.pets),
@@ -73,7 +73,7 @@ def closed(service, operation, connections, seconds):
 
 
 def quantile(counts, part):
-    """Of values and how often each was counted."""
+    """Returns a quantile of values, given the count of each."""
     left = part * sum(counts.values())
     for value in sorted(counts):
         left -= counts[value]
@@ -88,21 +88,21 @@ def stop_at_failures(service, operation, failed, answers):
 
 
 def figures(answers, refused, micros, micros_at):
-    """Requests are those answered 2xx; latencies those of all answers. What is more than it takes at once a service refuses."""
+    """Returns the figures. Requests are those answered 2xx, latencies those of all answers. An overloaded service refuses some."""
     milliseconds = {name: micros_at(part) / 1e3 for name, part in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)]}
     requests = answers - refused
     return {"requests": requests, "refused": refused / answers, "rps": requests / micros * 1e6, **milliseconds}
 
 
 def open_loop_program():
-    """Built if need be: it has no dependencies."""
+    """Builds the open-loop generator, which has no dependencies. Returns its path."""
     subprocess.run(["cargo", "build", "--release", "--locked", "--offline", "--quiet", "--package", "petstore-open-loop"],
                    cwd=ROOT, check=True)
     return os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target")), "release", "petstore-open-loop")
 
 
 def open_loop(service, operation, rate, connections, seconds):
-    """So many requests a second, whatever the service does; measured from when each was due."""
+    """Runs an open loop: a fixed rate of requests, each measured from the time it was due."""
     if service.https:
         sys.exit("the open loop speaks plain HTTP only")
     fields = f"Host: petstore\r\nAuthorization: Bearer {first_key(service)}\r\n"
@@ -129,7 +129,7 @@ def open_loop(service, operation, rate, connections, seconds):
 
 
 def idle(service, connections):
-    """Opens so many connections, asks once over each and leaves them: KiB of the service's memory for each, by process."""
+    """Opens connections, sends one request over each and leaves them idle. Returns the KiB of memory for each, by process."""
     wanted = connections + 100
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < wanted:

@@ -6,13 +6,13 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def fields(pid):
-    """Of /proc/PID/stat, from the third on: the second may hold spaces."""
+    """Returns the fields of /proc/PID/stat from the third on. The second may contain spaces."""
     with open(f"/proc/{pid}/stat") as stat:
         return stat.read().rsplit(")", 1)[1].split()
 
 
 def tree(root):
-    """The process and all below it."""
+    """Returns the ids of a process and all its descendants."""
     children = collections.defaultdict(list)
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -27,7 +27,7 @@ def tree(root):
 
 
 def cpu_seconds(root):
-    """Used so far by the process, those below it, and those below it that have ended."""
+    """Returns the CPU time used so far by a process and its descendants, including those that have ended."""
     for _ in range(20):
         pids = tree(root)
         try:
@@ -40,19 +40,19 @@ def cpu_seconds(root):
 
 
 class OtherWork:
-    """Of everything but this process and those that it started and has waited for; of other virtual machines too."""
+    """CPU time of everything but this process and the children that it has waited for; includes other virtual machines."""
 
     def __init__(self):
         self.start, self.busy, self.own = time.monotonic(), self.busy_seconds(), self.own_seconds()
 
     def share(self):
-        """Of the machine's processors, since the beginning."""
+        """Returns the share of the machine's CPU time since the start."""
         others = self.busy_seconds() - self.busy - (self.own_seconds() - self.own)
         return max(others, 0) / (time.monotonic() - self.start) / os.cpu_count()
 
     @staticmethod
     def busy_seconds():
-        """Without interrupts, which processes cannot be told apart by."""
+        """Returns the busy time without interrupts, which cannot be attributed to a process."""
         with open("/proc/stat") as stat:
             user, nice, system, _, _, _, _, steal, *_ = map(int, stat.readline().split()[1:])
         return (user + nice + system + steal) / TICKS
@@ -63,6 +63,6 @@ class OtherWork:
 
 
 def mebibytes(pid, field):
-    """`VmRSS` for what it has resident, `VmHWM` for the most that it had. Not of those below it: they share memory."""
+    """Returns `VmRSS` (resident now) or `VmHWM` (the peak) of one process. Its children share memory, so they are left out."""
     with open(f"/proc/{pid}/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith(field + ":")) / 1024

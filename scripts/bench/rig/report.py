@@ -1,10 +1,10 @@
-"""What was measured, as Markdown tables, JSON and an SVG."""
+"""Reports of measurements, as Markdown tables, JSON and an SVG."""
 
 import dataclasses, html, itertools, json, os, platform, shlex, statistics
 
 from .load import OPERATIONS
 
-# Distinct for colour-blind people too, and on a light and a dark ground.
+# Colours that colour-blind people can distinguish, on a light and a dark background.
 COLOURS = {"serve": "#e69f00", "gateway": "#0072b2", "gateway 2": "#56b4e9", "core": "#009e73", "redis": "#d55e00",
            "postgres": "#cc79a7"}
 
@@ -18,7 +18,7 @@ text { fill: #1f2328; } .faint { fill: #59636e; } .strong { font-weight: 600; }
 
 
 def median_of(runs):
-    """Of each figure, for those runs of one case."""
+    """Returns the median of each figure over the runs of one case."""
     first = runs[0]
     median = {name: statistics.median(run[name] for run in runs) for name in first if name not in ("cpu",)}
     median["cpu"] = {name: statistics.median(run["cpu"][name] for run in runs) for name in first["cpu"]}
@@ -36,14 +36,14 @@ def counted(number, noun):
 
 
 def distinct_words(variants):
-    """For each variant the words that not all of them have."""
+    """Returns for each variant the words that not all variants have."""
     words = {variant: shlex.split(variant) for variant in variants}
     common = set.intersection(*map(set, words.values()))
     return {variant: " ".join(word for word in words[variant] if word not in common) or "default" for variant in variants}
 
 
 def settings_of(variant):
-    """Its words but for the binary."""
+    """Returns the words of a variant without the binary."""
     words = shlex.split(variant)
     binary = next(word for word in words if "=" not in word)
     return [word for word in words if word != binary]
@@ -110,7 +110,7 @@ class Measurement:
         return table(head, rows)
 
     def of_memories(self):
-        """One line for each service."""
+        """Returns the table of memory: one row for each service."""
         parts = lambda figures: ", ".join(f"{name} {value:.1f}" for name, value in figures.items())
         varying = {name: text for name, text in self.varying.items() if name != "load"}
         idle = self.memories[0]["idle_connections"]
@@ -120,7 +120,7 @@ class Measurement:
         return table(head, rows)
 
     def svg(self):
-        """A bar for each case: the CPU time, by process. Rate and latency stand beside it."""
+        """Returns the plot: one bar of CPU time for each case, by process, with rate and latency beside it."""
         columns = [("requests/s", 75, lambda median: f"{median['rps']:,.0f}")]
         if self.some_refused:
             columns.append(("503", 45, lambda median: f"{median['refused']:.0%}" if median["refused"] else ""))
@@ -192,7 +192,7 @@ class Measurement:
 
 
 def tick(most):
-    """A round number, of which 3 to 10 make `most`."""
+    """Returns a round number that divides `most` into 3 to 10 steps."""
     power = 10.0 ** (len(str(int(most))) - 1) if most >= 1 else 0.1
     return next(step for step in (power / 5, power / 2, power, 2 * power) if most / step <= 8)
 

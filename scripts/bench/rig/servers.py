@@ -1,4 +1,4 @@
-"""PostgreSQL and Redis of the benchmark's own, each in a folder and on a port of its own."""
+"""PostgreSQL and Redis for benchmarks, each in a new folder and on a free port."""
 
 import contextlib, glob, os, pwd, signal, socket, subprocess, sys, time
 
@@ -16,7 +16,7 @@ def wait_for(ready, process, name):
 
 
 class Postgres:
-    """A server as Debian's package makes it, fsync on, with more buffers; autovacuum would fall into some run."""
+    """A server with the settings of Debian's package: fsync on, but more buffers, and no autovacuum, which would disturb runs."""
 
     SETTINGS = ["shared_buffers=256MB", "max_connections=200", "max_wal_size=4GB", "autovacuum=off"]
 
@@ -29,7 +29,7 @@ class Postgres:
         return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, cwd="/", **options).stdout
 
     def database(self, name):
-        """A new, empty database: its URL."""
+        """Creates an empty database. Returns its URL."""
         self.psql("postgres", f"CREATE DATABASE {name}")
         return f"postgres://postgres@127.0.0.1:{self.port}/{name}"
 
@@ -67,7 +67,7 @@ class Redis:
 
 @contextlib.contextmanager
 def redis(folder):
-    """Without persistence: the limits are no data."""
+    """Starts Redis without persistence, because it holds only counters."""
     port = free_port()
     try:
         process = subprocess.Popen(["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder],

@@ -4,7 +4,7 @@ import contextlib, http.client, os, shlex, subprocess, sys, tempfile, time
 
 from . import data, processes, servers
 
-# Which processes there are, and what they count and store in.
+# Deployments: their processes, database and counters.
 DEPLOYMENTS = {
     "one": "one process on SQLite, counting in itself",
     "one-postgres": "one process on PostgreSQL, counting in itself",
@@ -16,7 +16,8 @@ FREE = "127.0.0.1:0"
 
 
 class Service:
-    """`variant` is environment variables, a binary, flags for what serves REST, and after `--` flags for a core."""
+    """A running service. `variant` is environment variables, a binary, flags for the process that serves REST, and after
+    `--` flags for a core."""
 
     def __init__(self, variant, deployment, pets, accounts, https):
         self.variant, self.deployment, self.pets, self.accounts, self.https = variant, deployment, pets, accounts, https
@@ -61,7 +62,7 @@ class Service:
             yield self
 
     def edge(self):
-        """One address holds all connections of a benchmark, which only a trusted proxy may."""
+        """Returns flags that trust this machine as a proxy, because one address opens all connections of a benchmark."""
         flags = ["--trusted-proxy", "127.0.0.0/8"]
         if not self.https:
             return [*flags, "--http-addr", FREE]
@@ -73,7 +74,7 @@ class Service:
         return [*flags, "--http-addr", "off", "--https-addr", FREE, "--https-cert", certificate, "--https-key", key]
 
     def start(self, command, *words, name=None):
-        """Starts a process and waits until it has announced its addresses: these, by the first word of their line."""
+        """Starts a process and waits until it prints its addresses. Returns them, by the first word of their line."""
         process = subprocess.Popen([self.binary, command, *words, "--admin-addr", FREE], stdout=subprocess.PIPE,
                                    stderr=subprocess.DEVNULL, text=True, cwd=self.folder, env=self.environment)
         self.stack.callback(process.wait)
@@ -103,16 +104,16 @@ class Service:
         sys.exit(f"http://{admin}/readyz does not become ready")
 
     def memory(self, field):
-        """In MiB, of the service's own processes."""
+        """Returns the MiB of memory of each of the service's processes."""
         own = {name: pid for name, pid in self.pids.items() if name not in ("redis", "postgres")}
         return {name: processes.mebibytes(pid, field) for name, pid in own.items()}
 
     def cpu(self):
-        """In seconds, of every process, the servers among them."""
+        """Returns the CPU seconds of each process, including PostgreSQL and Redis."""
         return {name: processes.cpu_seconds(pid) for name, pid in self.pids.items()}
 
 
 def split(flags):
-    """Those before `--`, and those after it."""
+    """Returns the flags before `--`, and those after it."""
     place = flags.index("--") if "--" in flags else len(flags)
     return flags[:place], flags[place + 1:]

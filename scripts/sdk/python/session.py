@@ -1,4 +1,4 @@
-"""A small session with the generated Python client. mypy --strict checks it first: that it is typed is half of the test."""
+"""A small session with the generated Python client. mypy --strict checks it first: its types are half of the test."""
 
 import os
 import re
@@ -46,7 +46,7 @@ tom = create("Tom", 3, PetStatus.SOLD)
 assert (mia.name, mia.category_id, mia.status) == ("Mia 🐈", LARGEST, UNSET), mia
 assert get_pet.sync(rex.id, client=client) == rex
 
-# Walk over the pages: the header X-Next-Cursor leads on, and is absent on the last.
+# Walk through the pages: the header X-Next-Cursor leads to the next one, and is absent on the last.
 seen: list[Pet] = []
 cursor: str | Unset = UNSET
 while True:
@@ -68,7 +68,7 @@ assert_error(stranger, 401, "INVALID_API_KEY")
 assert stranger.headers["WWW-Authenticate"].startswith("Bearer ")
 assert_error(get_pet.sync_detailed(999_999, client=client), 404, "PET_NOT_FOUND")
 
-# Over the limit: the answer says how long to wait.
+# Over the limit, the response says how long to wait.
 for _ in range(PER_MINUTE + 1):
     refused = list_pets.sync_detailed(client=client)
     if refused.status_code != 200:

@@ -52,7 +52,7 @@ assert.deepEqual(mia, { id: mia.id, name: "Mia 🐈", categoryId: 3 });
 const fetched = await client.GET("/pets/{petId}", { params: { path: { petId: rex.id } } });
 assert.deepEqual(fetched.data, rex);
 
-// Walk over the pages: the header X-Next-Cursor leads on, and is absent on the last.
+// Walk through the pages: the header X-Next-Cursor leads to the next one, and is absent on the last.
 const seen: Pet[] = [];
 for (let cursor: string | undefined; ; ) {
   const { data, response } = await client.GET("/pets", { params: { query: cursor === undefined ? { limit: 2 } : { limit: 2, cursor } } });
@@ -78,8 +78,8 @@ assert.match(stranger.response.headers.get("WWW-Authenticate") ?? "", /^Bearer /
 const absent = await client.GET("/pets/{petId}", { params: { path: { petId: 999_999 } } });
 assertError(absent.error, 404, "PET_NOT_FOUND");
 
-// Beyond 2^53 a JavaScript number is not exact, and the generated types say number. Such values go out and come in
-// exactly as text, for a JSON reader and writer that knows bigint.
+// Beyond 2^53 a JavaScript number is not exact, and the generated types say number. Read and write such bodies as text,
+// with a JSON parser that supports bigint.
 const large = await client.POST("/pets", {
   body: { name: "Large", categoryId: Number.NaN },
   bodySerializer: (body) => `{"name":${JSON.stringify(body.name)},"categoryId":${LARGEST}}`,
@@ -88,7 +88,7 @@ const large = await client.POST("/pets", {
 assert.equal(large.response.status, 201);
 assert.match(String(large.data), new RegExp(`"categoryId":${LARGEST}\\b`));
 
-// Over the limit: the answer says how long to wait.
+// Over the limit, the response says how long to wait.
 let refused = await client.GET("/pets");
 for (let calls = 1; refused.response.ok && calls <= PER_MINUTE; calls++) refused = await client.GET("/pets");
 assertError(refused.error, 429, "RATE_LIMITED");
@@ -97,7 +97,7 @@ assert.equal(refused.response.headers.get("X-RateLimit-Remaining"), "0");
 const wait = Number(refused.response.headers.get("Retry-After"));
 assert.ok(wait >= 1 && wait <= 60, `Retry-After is ${wait}`);
 
-// Never called: what the compiler has to refuse.
+// Never called: mistakes that the compiler must refuse.
 export const refusedByTheCompiler = () => [
   // @ts-expect-error a status that does not exist
   client.GET("/pets", { params: { query: { status: "lost" } } }),
