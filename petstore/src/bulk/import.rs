@@ -8,6 +8,7 @@ mod records;
 
 use std::{io, path::PathBuf, thread};
 
+use petstore_core::domain::ImportId;
 use petstore_proto::v1::RejectedLine;
 use serde_json::json;
 use tokio::{sync::mpsc, task::spawn_blocking};
@@ -43,7 +44,7 @@ pub(crate) struct ImportSettings {
 
     /// Identifier of the import: 1 to 200 visible ASCII characters. No line of an import is added twice. By
     /// default it is the SHA-256 of the file, or a new one for standard input
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = import_id)]
     import_id: Option<String>,
 
     #[command(flatten)]
@@ -51,6 +52,10 @@ pub(crate) struct ImportSettings {
 
     #[command(flatten)]
     output: OutputSettings,
+}
+
+fn import_id(written: &str) -> Result<String, &'static str> {
+    ImportId::parse(written).map(|_| written.to_owned()).map_err(|violation| violation.rule)
 }
 
 pub(crate) fn run(settings: &ImportSettings) -> Result<(), CliError> {

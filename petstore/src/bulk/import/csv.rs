@@ -55,6 +55,8 @@ enum Row {
     TooLong,
     /// The file ended inside quotes.
     Open,
+    /// The line has more after the end of the row, a carriage return alone.
+    Surplus,
 }
 
 impl Table {
@@ -79,6 +81,7 @@ impl Table {
             Row::Whole(count) => self.cells(count).and_then(bulk::from_cells),
             Row::TooLong => Err(too_long()),
             Row::Open => Err(malformed("the last quoted cell must end")),
+            Row::Surplus => Err(malformed("the line must end with LF or CRLF, not with CR alone")),
         };
         Ok(Some((line, pet)))
     }
@@ -128,6 +131,9 @@ impl Table {
                         ReadRecordResult::InputEmpty => {}
                         ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull => {
                             return Ok(Some((begin, Row::TooLong)));
+                        }
+                        ReadRecordResult::Record if !input.trim_ascii().is_empty() => {
+                            return Ok(Some((begin, Row::Surplus)));
                         }
                         ReadRecordResult::Record => return Ok(Some((begin, Row::Whole(count)))),
                         ReadRecordResult::End => return Ok(None), // only at the end of the input

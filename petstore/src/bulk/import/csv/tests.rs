@@ -59,8 +59,23 @@ fn an_unclosed_quote_spans_at_most_the_maximum_line_length() {
 }
 
 #[test]
+fn nothing_after_a_carriage_return_alone_is_lost_silently() {
+    let rows = read("name,categoryId\r\r\nRex,7\rMia,3\nTom,2\r\r\n");
+    let surplus = Err("the line must end with LF or CRLF, not with CR alone".to_owned());
+    assert_eq!(rows, [(2, surplus), (3, Ok(pet("Tom", 2, 0)))]);
+}
+
+#[test]
 fn a_table_names_its_columns_first() {
-    for file in ["", "\n\n", "Rex,7\n", "name\n", "name,categoryId,name\n", "\"name,categoryId\n"] {
+    for file in [
+        "name,categoryId\rRex,7\r",
+        "",
+        "\n\n",
+        "Rex,7\n",
+        "name\n",
+        "name,categoryId,name\n",
+        "\"name,categoryId\n",
+    ] {
         let begun = Table::open(&mut Lines::new(file.as_bytes()), Path::new("pets.csv"));
         assert!(matches!(begun, Err(BulkError::Columns)), "{file:?}");
     }
