@@ -6,7 +6,7 @@ use petstore_api_key::{ApiKey, Environment};
 use petstore_clock::UnixMillis;
 use uuid::{NoContext, Timestamp, Uuid};
 
-use super::{AccountId, AccountName, Remark, Violation};
+use super::{AccountId, AccountName, PetStoreError, Remark, Violation};
 
 /// Identifier of a key; not secret. A UUID of version 7 (RFC 9562), so that keys sort by age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -105,6 +105,16 @@ impl ApiKeyRecord {
     /// Returns the key's state at that time.
     pub(crate) fn state(&self, now: UnixMillis) -> KeyState {
         KeyState::at(now, self.revoked_at, self.expires_at)
+    }
+
+    /// Checks that the key is neither revoked nor expired at that time.
+    pub(crate) fn check_active(&self, now: UnixMillis) -> Result<(), PetStoreError> {
+        match self.state(now) {
+            KeyState::Active => Ok(()),
+            state @ (KeyState::Revoked | KeyState::Expired) => {
+                Err(PetStoreError::KeyNotActive { id: self.id, state })
+            }
+        }
     }
 }
 

@@ -100,8 +100,8 @@ errors! {
         /// No such key.
         #[error("there is no key {0}")]
         KeyNotFound(KeyId) => A::KeyNotFound.code(),
-        /// A key that can no longer be used, so that there is nothing to rotate.
-        #[error("key {id} is {state}: create a new key instead")]
+        /// A key that can no longer be used, so that there is nothing to rotate or ban.
+        #[error("key {id} is {state}, which is final")]
         KeyNotActive {
             /// The key.
             id: KeyId,

@@ -61,7 +61,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`PetStoreError::Invalid`] if `length` is zero, [`PetStoreError::KeyNotFound`], or the store's error.
+    /// [`PetStoreError::Invalid`] if `length` is zero, [`PetStoreError::KeyNotFound`],
+    /// [`PetStoreError::KeyNotActive`], or the store's error.
     pub async fn add_ban(
         &self,
         actor: &Actor,
@@ -70,7 +71,8 @@ impl Store {
         reason: Option<Remark>,
         now: UnixMillis,
     ) -> Result<admin::Ban, PetStoreError> {
-        let decide = move |from: UnixMillis| {
+        let decide = move |key: &ApiKeyRecord, from: UnixMillis| {
+            key.check_active(now)?; // a ban of another key would be invisible
             Ok(BanNote::Banned(Ban::new(from, from.plus(length), BanOrigin::Operator(reason))?))
         };
         let (note, key) = self.set_ban(actor, id, "CreateBan", now, decide).await?;
@@ -87,7 +89,7 @@ impl Store {
     ///
     /// [`PetStoreError::KeyNotFound`], or the store's error.
     pub async fn lift_ban(&self, actor: &Actor, id: KeyId, now: UnixMillis) -> Result<(), PetStoreError> {
-        self.set_ban(actor, id, "LiftBan", now, |at| Ok(BanNote::Lifted(at))).await.map(drop)
+        self.set_ban(actor, id, "LiftBan", now, |_, at| Ok(BanNote::Lifted(at))).await.map(drop)
     }
 
     /// Bans a key or lifts its bans, regardless of the stored note. `decide` makes the note from its time.
@@ -99,7 +101,7 @@ impl Store {
         id: KeyId,
         action: &'static str,
         now: UnixMillis,
-        decide: impl FnOnce(UnixMillis) -> Result<BanNote, PetStoreError> + Send + 'static,
+        decide: impl FnOnce(&ApiKeyRecord, UnixMillis) -> Result<BanNote, PetStoreError> + Send + 'static,
     ) -> Result<(BanNote, ApiKeyRecord), PetStoreError> {
         let actor = actor.clone();
         self.transaction(move |transaction| {
@@ -112,7 +114,7 @@ impl Store {
                     Some(BanNote::Banned(ban)) => now.max(ban.from),
                     Some(BanNote::Lifted(_)) | None => now,
                 };
-                let note = decide(at)?;
+                let note = decide(&key, at)?;
                 keep(transaction, &id.to_string(), note.clone()).await?;
                 let in_force = |note: &BanNote| match note {
                     BanNote::Banned(ban) if ban.until > now => Some(ban_json(ban)),

@@ -21,8 +21,8 @@ use super::{
     },
 };
 use crate::domain::{
-    Account, AccountId, AccountName, Actor, ApiKeyRecord, Audited, Change, IssuedKey, KeyId, KeyState,
-    NewExpiry, PageSize, PetStoreError, Plan, Remark, Violation,
+    Account, AccountId, AccountName, Actor, ApiKeyRecord, Audited, Change, IssuedKey, KeyId, NewExpiry,
+    PageSize, PetStoreError, Plan, Remark, Violation,
 };
 
 mod resolve;
@@ -188,12 +188,7 @@ impl Store {
                 if environment.is_some_and(|environment| environment != old.environment) {
                     return Err(PetStoreError::KeyOfAnotherEnvironment { id, environment: old.environment });
                 }
-                match old.state(now) {
-                    KeyState::Active => {}
-                    state @ (KeyState::Revoked | KeyState::Expired) => {
-                        return Err(PetStoreError::KeyNotActive { id, state });
-                    }
-                }
+                old.check_active(now)?;
                 touch(transaction, old.account_id.0).await?;
                 let end = now.plus(grace);
                 let end = old.expires_at.map_or(end, |expires_at| expires_at.min(end));
@@ -241,7 +236,7 @@ fn issue(
     now: UnixMillis,
 ) -> Result<(ApiKey, api_key::ActiveModel), Violation> {
     if expires_at.is_some_and(|expires_at| expires_at <= now) {
-        return Err(Violation::new("expiry", "must be in the future"));
+        return Err(Violation::new("expire_time", "must be in the future"));
     }
     let key = ApiKey::generate(environment);
     let row = key_row(&key, label, expires_at, now);

@@ -201,6 +201,10 @@ async fn lists_show_the_ban_of_a_key_unless_it_is_revoked() {
         assert!(shown.contains("revoked") && !shown.contains("BANNED"), "{command:?}: {shown}");
     }
     assert_eq!(bans(&installation).await, Vec::<Value>::new());
+    let exit = installation.run(&["ban", "add", &id, "--for", "1h"]).await;
+    assert_eq!(exit.code, Some(1), "{exit:?}");
+    assert!(exit.stderr.contains("is revoked"), "{exit:?}");
+    installation.json(&["ban", "lift", &id]).await;
 }
 
 #[tokio::test]
