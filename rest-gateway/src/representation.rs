@@ -15,8 +15,8 @@ use flate2::{Compression, write::GzEncoder};
 use http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
     header::{
-        ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
-        IF_NONE_MATCH, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
+        ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_SECURITY_POLICY,
+        CONTENT_TYPE, ETAG, IF_NONE_MATCH, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
     },
 };
 
@@ -55,7 +55,8 @@ impl Representation {
     pub(crate) fn answer(&self, request: &HeaderMap) -> Response {
         let chosen = self.choose(request);
         let mut response = if is_named(&chosen.tag, request) {
-            StatusCode::NOT_MODIFIED.into_response()
+            // The length of 200 (RFC 9110 §8.6): the router would add that of the empty body.
+            (StatusCode::NOT_MODIFIED, [(CONTENT_LENGTH, chosen.body.len())]).into_response()
         } else {
             self.with_status(StatusCode::OK, request)
         };

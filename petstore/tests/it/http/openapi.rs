@@ -31,6 +31,9 @@ async fn the_description_is_compressed_on_request_and_has_an_etag() {
         shop.anonymous().with_header("if-none-match", plain.header("etag")).get("/openapi.json").await;
     again.assert_status(304);
     assert_eq!((again.body(), again.header("etag")), (&b""[..], plain.header("etag")));
+    let etag = [("if-none-match", plain.header("etag"))];
+    let head = shop.anonymous().send("HEAD", "/openapi.json", &etag, "").await;
+    assert_eq!(head.assert_status(304).header("content-length"), plain.body().len().to_string());
 }
 
 #[tokio::test]
