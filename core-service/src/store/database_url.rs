@@ -55,7 +55,7 @@ pub enum DatabaseUrlError {
     /// The scheme is not supported.
     #[error("the database URL must begin with sqlite:// or postgres://, not with {0}://")]
     UnsupportedScheme(String),
-    /// The path of the file is empty.
+    /// The path of the file is empty, or SQLite's name for a database in memory.
     #[error("the database URL must name a file, as in sqlite://data/petstore.db")]
     NoPath,
     /// The path of the file has a query string.
@@ -85,7 +85,7 @@ impl FromStr for DatabaseUrl {
         let (scheme, rest) = url.split_once("://").ok_or(DatabaseUrlError::NoScheme)?;
         match scheme {
             "sqlite" => match rest {
-                "" => Err(DatabaseUrlError::NoPath),
+                "" | ":memory:" => Err(DatabaseUrlError::NoPath),
                 path if path.contains('?') => Err(DatabaseUrlError::HasParameters),
                 path => Ok(Self::Sqlite(path.into())),
             },
@@ -248,6 +248,7 @@ mod tests {
             ("u:secret@h://db", DatabaseUrlError::NoScheme),
             ("data/petstore.db", DatabaseUrlError::NoScheme),
             ("sqlite://", DatabaseUrlError::NoPath),
+            ("sqlite://:memory:", DatabaseUrlError::NoPath),
             ("sqlite://pets.db?key=secret", DatabaseUrlError::HasParameters),
             ("postgres://u:secret@h", DatabaseUrlError::NoDatabase),
             ("postgres://u:secret@h:port/db", DatabaseUrlError::InvalidPostgres),

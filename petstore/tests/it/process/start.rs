@@ -134,6 +134,7 @@ async fn an_invalid_setting_is_named_with_the_valid_form() {
         (&["--cors-origin", "shop.example"], "--cors-origin"),
         (&["--drain-deadline", "soon"], "--drain-deadline"),
         (&["--database-url", "mysql://localhost/petstore"], "--database-url"),
+        (&["--database-url", "sqlite://:memory:"], "--database-url: the database URL must name a file"),
         (&["--database-url-file", "nothing-here"], "--database-url-file"),
         (&["--log-level", "=="], "--log-level"),
         (&["--log-level", "debgu"], "error, warn, info, debug, trace"),
