@@ -18,7 +18,7 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use axum::{
     Router,
-    extract::{RawPathParams, Request, State},
+    extract::{RawPathParams, Request, State, rejection::RawPathParamsRejection},
     middleware::Next,
     response::{IntoResponse, Response},
     routing::{MethodFilter, MethodRouter, get, on},
@@ -159,10 +159,18 @@ pub async fn with_whole_body(request: Request) -> Result<Request, Response> {
     }
 }
 
+/// Parameters in the path of a request.
+type PathParams = Result<RawPathParams, RawPathParamsRejection>;
+
+/// Returns the parameters in the path.
+fn in_path(params: PathParams) -> Result<RawPathParams, ApiError> {
+    params.map_err(|_| ApiError::InvalidParameter("the path must be UTF-8".to_owned()))
+}
+
 /// Translates the request, calls the core and translates the answer.
 async fn answer(
     State(state): State<Arc<AdminState>>,
-    path_params: RawPathParams,
+    path_params: PathParams,
     request: Request,
     method: &AdminMethod,
     binding: &Binding,
@@ -170,8 +178,8 @@ async fn answer(
     let mut record = CallRecord { method: Some(method.name().to_owned()), ..CallRecord::default() };
     let answered = async {
         let credentials = state.authenticate(request.headers(), request.extensions())?;
-        let path: Vec<_> =
-            path_params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let path = in_path(path_params)?;
+        let path: Vec<_> = path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let query = request.uri().query().unwrap_or_default().to_owned();
         let body = body_of(request, binding).await?;
         let message = binding.message(method, &path, &query, &body)?;

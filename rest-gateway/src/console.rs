@@ -73,6 +73,13 @@ fn console(admin_api: Router) -> Router {
         .layer(middleware::from_fn(refuse_other_origins))
         .with_state(Console { admin_api })
         .merge(pages::routes())
+        .method_not_allowed_fallback(async || {
+            refuse(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "METHOD_NOT_ALLOWED",
+                "this path does not serve this method",
+            )
+        })
 }
 
 /// Body of a sign-in.

@@ -12,8 +12,8 @@ where
     N: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
 {
     move |written| {
-        let is_canonical = written.bytes().all(|byte| byte.is_ascii_digit());
-        let number = written.parse().ok().filter(|number| is_canonical && range.contains(number));
+        let number = written.parse().ok();
+        let number = number.filter(|number: &N| number.to_string() == written && range.contains(number));
         number.ok_or_else(|| format!("must be a whole number from {} to {}", range.start(), range.end()))
     }
 }

@@ -76,8 +76,12 @@ pub(super) fn in_json_names(status: Status) -> Status {
 /// Returns the faults of a message's fields, by their names in JSON, or `None` if the status names no field.
 fn violations_in_json(status: &Status) -> Option<String> {
     let violations = status.get_details_bad_request()?.field_violations;
+    // A rule may name other fields.
+    let is_name = |word: &str| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let word = |word: &str| if is_name(word) { json_name(word) } else { word.to_owned() };
+    let rule = |rule: &str| rule.split(' ').map(word).collect::<Vec<_>>().join(" ");
     let sentences: Vec<_> =
-        violations.iter().map(|it| format!("{} {}", json_name(&it.field), it.description)).collect();
+        violations.iter().map(|it| format!("{} {}", json_name(&it.field), rule(&it.description))).collect();
     (!sentences.is_empty()).then(|| sentences.join("; "))
 }
 

@@ -53,10 +53,13 @@ fn is_taken(message: &DynamicMessage, field: &FieldDescriptor) -> bool {
 }
 
 /// Sets a field that is written as text, in the path or the query, and returns the fault of the text, if it
-/// has one. An empty text is a fault.
+/// has one. An empty text is a fault, and so is an integer with a `+` or a leading zero.
 pub(super) fn set_text(message: &mut DynamicMessage, field: &FieldDescriptor, text: &str) -> Option<String> {
     let json = match field.kind() {
-        Kind::Int32 | Kind::Int64 => text.parse::<i64>().map_or(json!(text), Json::from),
+        Kind::Int32 | Kind::Int64 => {
+            let number = text.parse::<i64>().ok().filter(|number| number.to_string() == text);
+            number.map_or(json!(text), Json::from)
+        }
         Kind::Bool => match text {
             "true" => json!(true),
             "false" => json!(false),
@@ -83,9 +86,9 @@ fn to_value(kind: &Kind, json: &Json, path: &str, faults: &mut Vec<String>) -> O
         Kind::Bool => (json.as_bool().map(Value::Bool), "true or false".to_owned()),
         Kind::Int32 => {
             let number = json.as_i64().and_then(|number| i32::try_from(number).ok());
-            (number.map(Value::I32), "a 32-bit integer".to_owned())
+            (number.map(Value::I32), "a 32-bit integer, such as 5".to_owned())
         }
-        Kind::Int64 => (json.as_i64().map(Value::I64), "a 64-bit integer".to_owned()),
+        Kind::Int64 => (json.as_i64().map(Value::I64), "a 64-bit integer, such as 5".to_owned()),
         Kind::String => (json.as_str().map(|text| Value::String(text.to_owned())), "a string".to_owned()),
         Kind::Enum(words) => {
             let number = json.as_str().and_then(|word| number(words, word));

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::{
-    extract::{RawPathParams, Request, State},
+    extract::{Request, State},
     response::Response,
 };
 use http::{Method, StatusCode};
@@ -14,10 +14,10 @@ use prost_reflect::{DynamicMessage, Value};
 use serde_json::Value as Json;
 
 use super::{
-    AdminState, body_of,
+    AdminState, PathParams, body_of,
     call::{CallRecord, Credentials},
     error::AdminError,
-    finished,
+    finished, in_path,
     method::{AdminMethod, Binding},
 };
 use crate::{
@@ -31,13 +31,14 @@ pub(super) const PATH: &str = "/admin/v1/accounts/{account}/limits";
 
 pub(super) async fn get(
     State(state): State<Arc<AdminState>>,
-    path_params: RawPathParams,
+    path_params: PathParams,
     request: Request,
 ) -> Response {
     let mut record = CallRecord::default();
     let answered = async {
         let credentials = state.authenticate(request.headers(), request.extensions())?;
-        let account = path_params.iter().find(|(name, _)| *name == "account").map(|(_, value)| value);
+        let path = in_path(path_params)?;
+        let account = path.iter().find(|(name, _)| *name == "account").map(|(_, value)| value);
         let query = request.uri().query().unwrap_or_default().to_owned();
         // The parameter is the field of the method that finds the key.
         let binding =

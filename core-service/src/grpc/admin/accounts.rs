@@ -14,7 +14,7 @@ use crate::{
 
 pub(super) async fn create(call: Call, request: CreateAccountRequest) -> Result<CreateAccountResponse> {
     let account = request.account.unwrap_or_default(); // an empty account fails with all its missing members
-    let name = convert::account_name(&account.name)?;
+    let name = AccountName::parse_field("name", &account.name).map_err(convert::refused)?;
     let plan = convert::plan(account.plan, account.limits)?;
     let account = call.core.store.create_account(&call.actor, &name, plan, call.now).await?;
     Ok(CreateAccountResponse { account: Some(convert::account(&account)) })
@@ -33,8 +33,10 @@ pub(super) async fn get(call: Call, request: GetAccountRequest) -> Result<GetAcc
 pub(super) async fn list(call: Call, request: ListAccountsRequest) -> Result<ListAccountsResponse> {
     let tokens = PageTokens::new('a', &(&request.name_contains, request.plan, request.suspended));
     let (size, after) = convert::page(&tokens, request.page_size, &request.page_token, |it| it.parse().ok())?;
-    if request.name_contains.len() > AccountName::MAX_CHARS {
-        return Err(convert::refuse("name_contains", "must be at most 64 bytes long"));
+    let part = &request.name_contains;
+    if part.len() > AccountName::MAX_CHARS || part.contains(char::is_control) {
+        let rule = "must be at most 64 bytes long, without control characters";
+        return Err(convert::refuse("name_contains", rule));
     }
     let list = ListAccounts {
         size,
@@ -68,7 +70,7 @@ fn account_update(values: &pb::Account, mask: &[String]) -> Result<AccountUpdate
     if mask.is_empty() || !mask.iter().all(is_known) {
         return Err(convert::refuse("update_mask", "must name some of name, plan, limits"));
     }
-    let name = names("name").then(|| AccountName::parse_field("values.name", &values.name)).transpose()?;
+    let name = names("name").then(|| AccountName::parse_field("name", &values.name)).transpose()?;
     let plan = match (names("plan"), names("limits")) {
         (true, _) => {
             // A client that sends back a whole account also sends the fixed limits of its plan.

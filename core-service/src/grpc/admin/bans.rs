@@ -27,7 +27,7 @@ pub(super) async fn create(call: Call, request: CreateBanRequest) -> Result<Crea
     };
     // A key that is to be refused for longer is revoked.
     if length.is_zero() || length > Duration::from_hours(24 * 366) {
-        return Err(convert::refuse("end", "must be in the future, at most 366 days from now"));
+        return Err(convert::refuse("end_time", "must be in the future, at most 366 days from now"));
     }
     let ban = call.core.store.add_ban(&call.actor, id, length, reason, call.now).await?;
     Ok(CreateBanResponse { ban: Some(ban) })

@@ -93,6 +93,14 @@ async fn malformed_repeated_and_unknown_parameters_are_refused_and_named_as_in_j
         ("audit-events?keyId=abc".to_owned(), "INVALID_PARAMETER", "keyId must be the UUID of a key"),
         ("audit-events?account=a%20b".to_owned(), "INVALID_PARAMETER", "account must be 1 to 64 letters"),
         ("audit-events?operator=a%20b".to_owned(), "INVALID_PARAMETER", "operator must be 1 to 64 letters"),
+        ("accounts?nameContains=%00".to_owned(), "INVALID_PARAMETER", "nameContains must"),
+        (
+            "accounts/one?accountId=1".to_owned(),
+            "INVALID_PARAMETER",
+            "account must not be given beside accountId",
+        ),
+        ("accounts/%ff".to_owned(), "INVALID_PARAMETER", "the path must be UTF-8"),
+        ("accounts/%ff/limits".to_owned(), "INVALID_PARAMETER", "the path must be UTF-8"),
     ] {
         let refused = boss.get(&format!("/admin/v1/{path}")).await;
         refused.assert_error_body(400, code);
@@ -111,6 +119,10 @@ async fn malformed_repeated_and_unknown_parameters_are_refused_and_named_as_in_j
             "grace must end before the year 10000",
         ),
         (format!("keys/{key}/rotate"), r#"{"ttl":"2920000d"}"#, 400, "ttl must end before the year 10000"),
+        ("accounts".to_owned(), r#"{"plan":"free"}"#, 400, "name must be 1 to 64 letters"),
+        ("accounts/one/keys".to_owned(), r#"{"ttl":"0s"}"#, 400, "expireTime must be in the future"),
+        (format!("keys/{key}/ban"), "", 400, "duration is required, or endTime"),
+        (format!("keys/{key}/ban"), r#"{"duration":"367d"}"#, 400, "endTime must be in the future"),
         ("accounts/one/resume".to_owned(), "{}", 200, ""),
         (format!("keys/{key}/revoke"), "", 200, ""),
     ] {
@@ -120,10 +132,27 @@ async fn malformed_repeated_and_unknown_parameters_are_refused_and_named_as_in_j
     }
     let repeated = "/admin/v1/accounts/one?updateMask=plan&updateMask=name";
     boss.send("PATCH", repeated, &[], r#"{"plan":"pro"}"#).await.assert_error_body(400, "INVALID_PARAMETER");
+    let unnamed = boss.send("PATCH", "/admin/v1/accounts/one", &[], r#"{"name":""}"#).await;
+    assert!(unnamed.assert_status(400).message().starts_with("name must be 1 to 64 letters"), "{unnamed:?}");
 
     let right = shop.operator_token("ann", Role::Viewer).await;
     let spaced = shop.admin().with_header("authorization", &format!("bearer   {right} "));
     spaced.get("/admin/v1/operators/current").await.assert_status(200);
+}
+
+#[tokio::test]
+async fn an_integer_parameter_has_one_form_as_on_the_public_port() {
+    let shop = TestShop::open().await;
+    let boss = shop.admin().with_header("authorization", &operator(&shop, "boss", Role::Admin).await);
+    let client = shop.client_on(Plan::Pro).await;
+    for digits in ["%2B5", "+5", "007", "05", "-0", "5%20", "5.0", "5e0", "", "99999999999999999999"] {
+        client.get(&format!("/v1/pets?limit={digits}")).await.assert_error(400, "INVALID_PARAMETER");
+        for path in ["accounts?pageSize", "overview?minutes", "deprecated-use?days"] {
+            let refused = boss.get(&format!("/admin/v1/{path}={digits}")).await;
+            refused.assert_error_body(400, "INVALID_PARAMETER");
+        }
+    }
+    boss.get("/admin/v1/accounts?pageSize=%35").await.assert_status(200);
 }
 
 #[tokio::test]

@@ -64,6 +64,7 @@ async fn the_admin_root_redirects_to_the_console_and_unknown_paths_are_pages() {
         assert!(page.header("content-security-policy").starts_with("default-src 'none'; "), "{page:?}");
     }
     assert_eq!(shop.admin().get("/").await.header("location"), "/console");
+    assert_refused(&shop.admin().send("POST", "/console", &[], "").await, 405, "METHOD_NOT_ALLOWED");
 }
 
 #[tokio::test]

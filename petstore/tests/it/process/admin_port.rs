@@ -32,6 +32,15 @@ async fn the_admin_port_reports_liveness_and_readiness() {
         server.admin().get(path).await.assert_status(404);
     }
     server.anonymous().get("/readyz").await.assert_status(404);
+    for path in ["/livez", "/readyz", "/metrics", "/log-level"] {
+        let refused = server.admin().send("DELETE", path, &[], "").await;
+        refused.assert_error_body(405, "METHOD_NOT_ALLOWED");
+    }
+    let token = format!("Bearer {}", installation.read("data/first-operator-token").trim());
+    for filter in [&b"inf\xff"[..], b"loud"] {
+        let refused = server.admin().send("PUT", "/log-level", &[("authorization", &token)], filter).await;
+        refused.assert_error_body(400, "INVALID_REQUEST");
+    }
 }
 
 #[tokio::test]
