@@ -14,6 +14,7 @@
 
 mod admin;
 mod bans;
+mod chaos;
 mod grpc;
 mod http;
 mod keys;
@@ -22,7 +23,6 @@ mod orders;
 mod pets;
 mod process;
 mod redis;
-mod schedules;
 mod split;
 mod storage;
 mod upgrades;
