@@ -13,25 +13,27 @@ use tokio::sync::Barrier;
 use super::{CALLS, Store};
 use crate::store::sqlite::READERS;
 
-/// Cost of each of the calls, and of reading all pets.
+/// Cost of each of the calls, and of reading most pets.
 #[derive(Debug)]
 pub(super) struct Costs {
     calls: Vec<u64>,
-    all: u64,
+    most: u64,
 }
 
 /// Fails if a call among many pets costs more than among few by over a fifth and `levels`. The cost of
-/// reading all pets has to grow, which shows that the work is counted.
+/// reading most pets has to grow, which shows that the work is counted.
 pub(super) fn assert_same(few: &Costs, many: &Costs, levels: u64) {
     println!("{few:?} {many:?}");
     for (((what, _), few), many) in CALLS.iter().zip(&few.calls).zip(&many.calls) {
         assert!(many * 5 <= few * 6 + levels * 5, "{what} costs {many} instead of {few}");
     }
-    assert!(many.all > 10 * few.all, "it is not counted what is read: {} and {}", many.all, few.all);
+    assert!(many.most > 10 * few.most, "it is not counted what is read: {} and {}", many.most, few.most);
 }
 
-fn read_all(store: &Store) -> Statement {
-    Statement::from_string(store.reader.backend(), "SELECT count(*) FROM pets WHERE name > 'A'")
+/// Returns a statement that reads as many pets as a slow disk provides within the timeout of a statement.
+fn read_most(store: &Store) -> Statement {
+    let sql = "SELECT count(*) FROM (SELECT id FROM pets WHERE name > 'A' LIMIT 100000) AS most";
+    Statement::from_string(store.reader.backend(), sql)
 }
 
 /// Number of times that a call is made on SQLite, so that each connection makes it at least once. The first
@@ -52,8 +54,8 @@ pub(super) async fn steps(store: &Store, count: i64) -> Costs {
         calls.push(cost);
     }
     let before = steps.load(Ordering::Relaxed);
-    store.reader.query_all_raw(read_all(store)).await.unwrap();
-    Costs { calls, all: steps.load(Ordering::Relaxed) - before }
+    store.reader.query_all_raw(read_most(store)).await.unwrap();
+    Costs { calls, most: steps.load(Ordering::Relaxed) - before }
 }
 
 /// Counts the steps of every connection that reads.
@@ -94,7 +96,7 @@ pub(super) async fn pages(store: &Store, count: i64) -> Costs {
         let statement = sent.lock().unwrap().take().unwrap();
         calls.push(explained_pages(store, &statement).await);
     }
-    Costs { calls, all: explained_pages(store, &read_all(store)).await }
+    Costs { calls, most: explained_pages(store, &read_most(store)).await }
 }
 
 async fn explained_pages(store: &Store, statement: &Statement) -> u64 {
