@@ -10,10 +10,13 @@ use petstore_core::{
     Core, grpc,
     store::{OpenOptions, Store},
 };
-use petstore_gateway::core_client::{CoreTransport, failure_text};
+use petstore_gateway::{
+    admin_reason,
+    core_client::{CoreTransport, failure_text},
+};
 use petstore_telemetry::logs::{self, LogFormat};
 use tokio::runtime;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use crate::{
     process::{ProcessError, StartError},
@@ -150,6 +153,8 @@ fn text(status: &Status) -> String {
     let text = failure_text(status);
     if status.source().is_some() {
         format!("cannot reach the core: {text}; is `petstore core` running?")
+    } else if status.code() == Code::Unauthenticated && admin_reason(status).is_none() {
+        format!("{text}; its file is named by --service-token-file")
     } else {
         text
     }

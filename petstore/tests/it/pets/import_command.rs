@@ -226,7 +226,10 @@ async fn an_import_presents_its_service_token() {
     let args = ["import", "-", "--core-url", &url];
     let exit = installation.run_with_input(&args, NDJSON.as_bytes()).await;
     assert_eq!((exit.code, exit.stderr.lines().count()), (Some(1), 1), "{exit:?}");
-    assert!(exit.stderr.contains("service token"), "{exit:?}");
+    assert!(
+        exit.stderr.contains("service token") && exit.stderr.contains("--service-token-file"),
+        "{exit:?}"
+    );
     let args = [args.as_slice(), &["--service-token-file", "token"]].concat();
     let exit = installation.run_with_input(&args, NDJSON.as_bytes()).await;
     assert_eq!(exit.code, Some(0), "{exit:?}");
