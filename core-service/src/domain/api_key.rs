@@ -121,7 +121,7 @@ impl ApiKeyRecord {
 /// Expiry of a key that replaces another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewExpiry {
-    /// Lifetime of the old key, counted from now on, to the last time at most.
+    /// Lifetime that the old key was created with, counted from now on, to the last time at most.
     SameLifetime,
     /// Expires at this time.
     At(UnixMillis),
@@ -130,7 +130,7 @@ pub enum NewExpiry {
 }
 
 impl NewExpiry {
-    /// Returns the expiry of a key that is made now in place of `old`.
+    /// Returns the expiry of a key that is made now in place of `old`, as that was created.
     pub(crate) fn of(self, old: &ApiKeyRecord, now: UnixMillis) -> Option<UnixMillis> {
         match self {
             Self::SameLifetime => Some(now.plus(old.expires_at?.since(old.created_at)).min(UnixMillis::LAST)),

@@ -1,6 +1,6 @@
 //! The audit in the database. Nothing here changes or removes an event, and the database itself refuses both.
 
-use petstore_clock::UnixMillis;
+use petstore_clock::{UnixMillis, parse_timestamp};
 use petstore_proto::admin::v1::AuditEvent;
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
@@ -14,7 +14,7 @@ use super::{
         moment_column,
     },
 };
-use crate::domain::{Actor, Audited, Change, ListAuditEvents, PetStoreError, Subject};
+use crate::domain::{Actor, ApiKeyRecord, Audited, Change, ListAuditEvents, PetStoreError, Subject};
 
 impl Store {
     /// Returns a page of events, newest first, with one more than the page has. With the first page comes the
@@ -59,6 +59,22 @@ pub(super) async fn has_since(
         .order_by_desc(Column::CreatedAt)
         .limit(1);
     Ok(!find.all(transaction).await?.is_empty())
+}
+
+/// Returns the expiry that a key was created with, to the second if a rotation has brought it forward.
+pub(super) async fn first_expiry(
+    transaction: &Session,
+    key: &ApiKeyRecord,
+) -> Result<Option<UnixMillis>, DbErr> {
+    let find = audit_event::Entity::find()
+        .filter(Column::KeyId.eq(key.id.to_string()))
+        .filter(Column::Action.eq("RotateKey"))
+        .order_by_asc(Column::Id)
+        .limit(1);
+    let Some(rotation) = find.all(transaction).await?.pop() else { return Ok(key.expires_at) };
+    let before = rotation.before.and_then(|before| serde_json::from_str::<serde_json::Value>(&before).ok());
+    let expiry = before.as_ref().and_then(|before| before.get("expireTime")?.as_str());
+    Ok(expiry.and_then(parse_timestamp).and_then(UnixMillis::from_timestamp))
 }
 
 fn client_address(actor: &Actor) -> String {

@@ -193,7 +193,9 @@ impl Store {
                 let end = now.plus(grace);
                 let end = old.expires_at.map_or(end, |expires_at| expires_at.min(end));
                 set_moment(transaction, id, api_key::Column::ExpiresAt, end).await?;
-                let (key, row) = issue(old.environment, old.label.clone(), expiry.of(&old, now), now)?;
+                let created =
+                    ApiKeyRecord { expires_at: audit::first_expiry(transaction, &old).await?, ..old.clone() };
+                let (key, row) = issue(old.environment, old.label.clone(), expiry.of(&created, now), now)?;
                 let row = api_key::ActiveModel { account_id: Set(old.account_id.0), ..row };
                 let row = api_key::Entity::insert(row).exec_with_returning(transaction).await?;
                 let new = record(row, old.account.clone())?;
