@@ -50,7 +50,7 @@ where
 {
     let refusal = page(
         StatusCode::METHOD_NOT_ALLOWED,
-        "This page can only be read",
+        "This page is read-only",
         include_str!("docs/assets/read-only.html"),
     );
     let missing =

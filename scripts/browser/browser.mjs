@@ -1,4 +1,4 @@
-// Debian's Chromium, and pages in it that fail their test when anything goes wrong in the background.
+// Debian's Chromium, and pages in it that fail their test if anything goes wrong in the background.
 
 import assert from "node:assert/strict";
 import { mkdir, readFile } from "node:fs/promises";
@@ -7,15 +7,15 @@ import { join, resolve } from "node:path";
 
 import { chromium } from "playwright-core";
 
-// Without motion: a test that scrolls looks at where it arrives.
+// Without animations, because tests check the position after scrolling.
 export const DESKTOP = { viewport: { width: 1440, height: 900 }, reducedMotion: "reduce" };
 export const PHONE = { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, isMobile: true, hasTouch: true, reducedMotion: "reduce" };
 
 const SCREENSHOTS = resolve(process.env.CARGO_TARGET_DIR ?? "target", "browser");
 const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 
-// Each launch has a new profile in a temporary folder. Playwright turns off the cache of whole pages for Back and Forward,
-// which browsers of people have.
+// Each launch has a new profile in a temporary folder. Playwright turns off the back/forward cache of whole pages, which
+// users' browsers have.
 export function launch() {
   return chromium.launch({
     ignoreDefaultArgs: ["--disable-back-forward-cache"],
@@ -29,9 +29,9 @@ export function launch() {
   });
 }
 
-// A page of its own for one test. When the test ends, there must have been no script error, no violation of the
-// content policy and no request to another place.
-// Chromium also logs every answer of 400 and above, which the tests ask for: `expected` matches what may be logged.
+// A new page for one test. When the test ends, there must have been no script error, no violation of the content policy
+// and no request to another host.
+// Chromium also logs every response of 400 and above, which tests cause on purpose: `expected` matches what may be logged.
 export async function openPage(t, browser, origin, { expected = /^Failed to load resource: the server responded with a status of 4/, ...options } = DESKTOP) {
   const context = await browser.newContext({ baseURL: origin, ...options });
   const page = await context.newPage();
@@ -51,13 +51,13 @@ export async function openPage(t, browser, origin, { expected = /^Failed to load
   return page;
 }
 
-// Kept for people to look at; under target/, so never committed.
+// Kept for inspection; under target/, so never committed.
 export async function screenshot(page, name, options = {}) {
   await mkdir(SCREENSHOTS, { recursive: true });
   await page.screenshot({ path: join(SCREENSHOTS, `${name}.png`), animations: "disabled", ...options });
 }
 
-// What axe-core finds serious or critical on the page, in words.
+// Returns the serious and critical findings of axe-core on the page, in words.
 export async function seriousFaults(page) {
   await page.evaluate(await readFile(AXE, "utf8"));
   const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));

@@ -1,4 +1,4 @@
-// The operator console while the core is away.
+// Tests of the operator console while the core is down.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -38,7 +38,7 @@ test("every page keeps heading and navigation, and comes back by itself", async 
   await page.getByRole("heading", { name: "Overview" }).waitFor();
   await service.stopCore();
 
-  // The page at hand, and each that is opened now.
+  // The open page, and each page that is opened now.
   await page.clock.runFor(11_000);
   await page.getByText("The core does not answer.").waitFor();
   for (const [path, heading] of PATHS) {
@@ -49,7 +49,7 @@ test("every page keeps heading and navigation, and comes back by itself", async 
     assert.deepEqual(await seriousFaults(page), [], path);
     await screenshot(page, `console-core-away${path.replaceAll(/[^a-z]+/g, "-")}`, { fullPage: true });
   }
-  // What the gateway knows by itself.
+  // The data that the gateway itself has.
   await page.goto("/console");
   const health = page.getByRole("region", { name: "Health of this gateway" });
   await health.getByText("Keys that this gateway knows are still accepted").waitFor();
@@ -68,7 +68,7 @@ test("signing in says that it has to wait, and until when", async (t) => {
   const page = await openPage(t, browser, service.admin, { ...PHONE, expected: FAILURES.expected });
   await page.clock.install();
   await page.goto("/console/accounts");
-  const notice = page.getByText("The core does not answer, so that no session can be opened.");
+  const notice = page.getByText("The core does not answer, so no session can be opened.");
   await notice.first().waitFor();
   await page.getByLabel("Operator token").fill(service.operatorToken);
   await page.getByRole("button", { name: "Sign in" }).click();

@@ -1,10 +1,10 @@
-// What operators do in the console, as functions for the tests.
+// Operators' actions in the console, as functions for the tests.
 
 import assert from "node:assert/strict";
 
 import { DESKTOP, openPage } from "./browser.mjs";
 
-// Gateways follow what operators change within this time.
+// Time within which gateways follow operators' changes.
 const FOLLOW_MS = 5_000;
 
 // A request of a customer, at a gateway.
@@ -45,7 +45,7 @@ async function shown(page, locator) {
 
 export const go = (page, name) => page.getByRole("navigation").getByRole("link", { name, exact: true }).click();
 
-// Makes an account with a key; returns the key.
+// Creates an account with a key. Returns the key.
 export async function makeAccount(page, name, { label = "" } = {}) {
   await go(page, "Accounts");
   await page.getByRole("button", { name: "New account" }).click();
@@ -62,7 +62,7 @@ async function makeKey(page, label) {
   return secretShown(page);
 }
 
-// The secret of the dialog that shows one, which is closed then.
+// Returns the secret that a dialog shows, and closes the dialog.
 export async function secretShown(page) {
   const code = page.getByRole("dialog").locator("code.secret");
   await shown(page, code);
@@ -72,7 +72,7 @@ export async function secretShown(page) {
   return secret;
 }
 
-// What the API answers to a request from the page.
+// Returns the API's response to a request from the page.
 export function asks(page, method, path) {
   return page.evaluate(
     async ([method, path]) => {

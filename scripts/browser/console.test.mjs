@@ -133,7 +133,7 @@ test("a page of another origin can do nothing with an operator's session", async
     evil.closeAllConnections();
     evil.close();
   });
-  // The same host and so the same site: SameSite alone would let its requests carry the cookie.
+  // It has the same host, so it is the same site: SameSite alone would let its requests carry the cookie.
   const other = await page.context().browser().newContext({ storageState: await page.context().storageState() });
   t.after(() => other.close());
   const stranger = await other.newPage();
@@ -331,7 +331,7 @@ test("what shuts operators out is confirmed twice, and a new token brings them b
   const deputy = await console_(t, { token, path: "/console/operators" });
   await deputy.getByRole("button", { name: "Revoke deputy" }).click();
   await deputy.getByRole("dialog").getByRole("button", { name: "Revoke deputy" }).click();
-  await deputy.getByRole("button", { name: "Revoke deputy all the same" }).click();
+  await deputy.getByRole("button", { name: "Revoke deputy anyway" }).click();
   await deputy.getByText("Your session has ended before its 8 hours").waitFor();
 
   await page.reload();
@@ -362,14 +362,14 @@ test("a new key in the place of another lasts as long, unless it is chosen other
     const expires = page.getByRole("dialog").getByLabel("The new key expires");
     assert.match(await expires.locator("option:checked").textContent(), /^on \d+ \w+ \d{4}: the lifetime of the old one$/);
     if (choice) await expires.selectOption(choice);
-    await page.getByRole("dialog").getByLabel("The old key goes on working for").selectOption("7 days");
+    await page.getByRole("dialog").getByLabel("The old key keeps working for").selectOption("7 days");
     await page.getByRole("dialog").getByRole("button", { name: "Rotate" }).click();
     await secretShown(page);
     assert.equal(await daysLeft(), days, String(choice));
   }
 });
 
-// The last test, for its address is refused afterwards.
+// The last test, because its address is refused afterwards.
 test("guesses of tokens get a time to wait", async (t) => {
   const page = await openPage(t, browser, service.admin);
   await page.goto("/console");

@@ -1,5 +1,5 @@
 // Starts a split deployment for the tests: PostgreSQL, Redis, a core, two gateways, and a load balancer in front of their
-// admin ports that sends every request to the other gateway than the one before.
+// admin ports that alternates between the gateways with every request.
 
 import { execFile } from "node:child_process";
 import { once } from "node:events";
@@ -16,7 +16,7 @@ import { ANY_PORT, BINARY } from "./service.mjs";
 const run = promisify(execFile);
 const SERVES = /^(?:REST +(?<rest>http:\/\/\S+)\/v1$[\s\S]*)?(?:^gRPC +(?<grpc>\S+)$[\s\S]*)?^admin +(?<admin>http:\/\/\S+)$/m;
 
-// As `startService`: `admin` is the load balancer, `origin` the first gateway, and there is no first key.
+// Like `startService`: `admin` is the load balancer, `origin` the first gateway, and there is no first key.
 export async function startDeployment() {
   const folder = await mkdtemp(join(tmpdir(), "petstore-split-"));
   const ends = [() => rm(folder, { recursive: true, force: true })];
@@ -51,7 +51,7 @@ export async function startDeployment() {
   }
 }
 
-// A new server; returns the URL of its database. As root it takes the account that Debian's package made.
+// Starts a new server. Returns the URL of its database. As root it uses the account that Debian's package created.
 async function startPostgres(folder, startHere) {
   const [newest] = (await readdir("/usr/lib/postgresql")).sort((a, b) => b - a);
   const programs = `/usr/lib/postgresql/${newest}/bin`;
@@ -77,7 +77,7 @@ async function ready(admin) {
   while (!(await fetch(`${admin}/readyz`)).ok) await new Promise((done) => setTimeout(done, 50));
 }
 
-// For servers that do not choose a port by themselves.
+// For servers that cannot choose a port themselves.
 async function freePort() {
   const server = listenOn().listen(0, "127.0.0.1");
   await once(server, "listening");

@@ -125,7 +125,7 @@ for (const [size, options] of Object.entries({ desktop: DESKTOP, phone: { ...PHO
     const shown = await page.locator("article.operation").evaluateAll((nodes) => nodes.map(({ id }) => id));
     assert.deepEqual(shown, described);
 
-    // What has to be filled in is prefilled with an example, so every form can be sent as it is; pets come first.
+    // Required fields are prefilled with an example, so every form can be sent as it is. Pets come first.
     const creating = shown.filter((id) => id === "createPet");
     for (const id of [...creating, ...shown.filter((id) => id !== "createPet")]) {
       const operation = page.locator(`#${id}`);
@@ -335,7 +335,7 @@ for (const colorScheme of ["light", "dark"]) {
   });
 }
 
-// The last test, for it uses up what the others need.
+// The last test, because it uses up the quota that the others need.
 test("after the sixtieth request of a minute the page shows 429, explains the wait and keeps to it", async (t) => {
   const page = await docs(t);
   const list = page.locator("#listPets");
@@ -354,7 +354,7 @@ test("after the sixtieth request of a minute the page shows 429, explains the wa
 
   const sent = [];
   page.on("request", (request) => sent.push(request.url()));
-  // A button that says that it is disabled has to be pressed by force.
+  // A button with aria-disabled can only be clicked with `force`.
   await button.click({ force: true });
   await page.locator("#createPet button[type=submit]").click({ force: true });
   assert.deepEqual(sent, []);

@@ -1,5 +1,5 @@
 // An operator's day in the console: in one process, and in a split deployment behind a load balancer, where every request
-// of the browser reaches the other gateway than the one before.
+// of the browser reaches the gateway that did not serve the previous one.
 
 import assert from "node:assert/strict";
 import { after, before, suite, test } from "node:test";
@@ -39,7 +39,7 @@ async function operatorsDay(t, { service, browser, size, options }) {
   const key = await makeAccount(page, name, { label: "shop front" });
   await followed(service, key, 200);
 
-  // The customer asks for too much, and asks the operator why it is refused.
+  // The customer sends too many requests, and asks the operator why they are refused.
   let refused;
   for (let requests = 0; requests <= 130 && refused?.status !== 429; requests++) {
     refused = await get(service.origins[requests % service.origins.length], key);
@@ -55,7 +55,7 @@ async function operatorsDay(t, { service, browser, size, options }) {
   assert.match(await answer.textContent(), /What to do/);
   await shot("refusal");
 
-  // The request itself is known by its identifier, as soon as its gateway has reported it; so is how many there were.
+  // The request itself is found by its identifier as soon as its gateway has reported it, with the number of refusals.
   const requestId = refused.headers.get("x-request-id");
   await reloadedUntil(page, `/console/refusals?subject=${requestId}`, page.getByRole("article").filter({ hasText: requestId }));
   await page.getByRole("article").getByText("RATE_LIMITED", { exact: true }).waitFor();
@@ -78,7 +78,7 @@ async function operatorsDay(t, { service, browser, size, options }) {
   await page.getByRole("status").filter({ hasText: "on plan business" }).waitFor();
   await followed(service, key, 200);
 
-  // The key is rotated: the old one goes on working for a day.
+  // The key is rotated: the old one keeps working for a day.
   await page.getByRole("link", { name: "shop front" }).click();
   await page.getByRole("button", { name: "Rotate" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Rotate" }).click();
@@ -102,7 +102,7 @@ async function operatorsDay(t, { service, browser, size, options }) {
   await page.getByRole("status").filter({ hasText: "lifted" }).waitFor();
   await followed(service, key, 200);
 
-  // All of it is in the audit, newest first, and no key is.
+  // All changes are in the audit log, newest first, without keys.
   await go(page, "Audit");
   await page.getByLabel("Account").fill(name);
   await page.getByRole("button", { name: "Show" }).click();

@@ -1,4 +1,4 @@
-// Processes that the tests start, each of which says where it listens.
+// Processes that the tests start, each of which prints its address.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";

@@ -47,7 +47,7 @@ const environment = (origin) => ({
   GOFLAGS: "-mod=mod",
 });
 
-// What the program prints. Programs of Go are vetted, and must be formatted as gofmt does.
+// Returns the output of a program. Go programs are vetted, and must be formatted by gofmt.
 async function output(language, program, name, origin) {
   const options = { cwd: folder, env: environment(origin), timeout: 60_000 };
   if (language !== "go") {

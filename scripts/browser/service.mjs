@@ -1,4 +1,4 @@
-// Starts the service for the tests: on ports of the system's choice, with a new store in a folder of its own.
+// Starts the service for the tests, on free ports, with a new store in a new folder.
 
 import { execFile } from "node:child_process";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
@@ -38,7 +38,7 @@ export async function startService() {
   }
 }
 
-// A core and a gateway apart: { admin, operatorToken, startCore, stopCore, stop }.
+// Starts a core and a gateway as two processes: { admin, operatorToken, startCore, stopCore, stop }.
 export async function startApart() {
   const folder = await mkdtemp(join(tmpdir(), "petstore-apart-"));
   const here = (args, until) => start(BINARY, args, { cwd: folder, until });

@@ -340,7 +340,7 @@ fn written_guide() -> String {
             text => format!("- For the operator: {text}\n"),
         };
         format!(
-            "\n## {} – {}\n\n{}\n\n- Who acts: {}.\n- What to do: {}\n- The same again? {}\n{operator}",
+            "\n## {} – {}\n\n{}\n\n- Who acts: {}.\n- What to do: {}\n- Retry? {}\n{operator}",
             code.name,
             code.http.as_str(),
             about.meaning,

@@ -28,14 +28,14 @@ export async function accountPage({ subject: name, isAdmin, again }) {
       "Limits",
       details([["Plan", `${capitalized(plan(account))}: ${limits(account)}`], ["Created", moment(account.createTime)], ["Identifier", String(account.id)]]),
       windows,
-      element("p", {}, link(`/console/refusals?subject=${encodeURIComponent(name)}`, "Why was it refused?"), " · ", link(`/console/audit?account=${encodeURIComponent(name)}`, "What operators did to it")),
+      element("p", {}, link(`/console/refusals?subject=${encodeURIComponent(name)}`, "Why was it refused?"), " · ", link(`/console/audit?account=${encodeURIComponent(name)}`, "Changes by operators")),
     ),
     panel(["Keys", isAdmin && button("New key", () => newKey(account, again))], keys),
     panel("The last 30 days", days),
   ];
 }
 
-// The page of an account that is not there. Its name may have changed: the audit knows the new one.
+// The page of an account that does not exist. It may have been renamed: the audit log has the new name.
 async function noAccount(name) {
   const { events = [] } = await listAuditEvents({ account: name, pageSize: 100 }).catch(unlessMissing) ?? {};
   const nameIn = (json) => JSON.parse(json || "{}").name;
@@ -45,7 +45,7 @@ async function noAccount(name) {
     renamed ? ["It was renamed to ", accountLink(nameIn(renamed.afterJson)), " on ", moment(renamed.createTime), "."] : "The name may be misspelt.",
     link(`/console/accounts?name=${encodeURIComponent(name.slice(0, 3))}`, `Accounts with “${name.slice(0, 3)}” in their name`),
     link("/console/accounts", "All accounts"),
-    events.length > 0 && link(`/console/audit?account=${encodeURIComponent(name)}`, "What operators did to it"),
+    events.length > 0 && link(`/console/audit?account=${encodeURIComponent(name)}`, "Changes by operators"),
   );
 }
 
@@ -67,7 +67,7 @@ async function keysOf(account) {
     const { keys = [], nextPageToken, totalSize } = await listKeys({ account, pageSize: 50, pageToken });
     return { rows: keys, next: nextPageToken, total: totalSize };
   };
-  return growingTable(KEY_COLUMNS, load, { nothing: "It has no keys." });
+  return growingTable(KEY_COLUMNS, load, { nothing: "This account has no keys." });
 }
 
 export const KEY_COLUMNS = [
@@ -82,7 +82,7 @@ export const KEY_COLUMNS = [
 async function changePlan(account, again) {
   const changed = await ask({
     title: `Change the plan of ${account.name}`,
-    text: "The new limits hold in the running minute and day. Gateways follow within 5 seconds.",
+    text: "The new limits apply to the current minute and day. Gateways follow within 5 seconds.",
     fields: planFields({ plan: plan(account), limits: account.limits }),
     confirm: "Change plan",
     act: (chosen) => updateAccount(account.name, planOf(chosen)),

@@ -28,11 +28,11 @@ export async function accountsPage({ isAdmin, parameters }) {
       field("Plan", "plan", { options: [["", "any"], ...PLANS], value: plan }),
       field("State", "suspended", { options: [["", "any"], ["true", "suspended"], ["false", "not suspended"]], value: suspended }),
     ),
-    element("section", { class: "panel", "aria-label": "Accounts found" }, await growingTable(columns, load, { nothing: "No account is like that." })),
+    element("section", { class: "panel", "aria-label": "Accounts found" }, await growingTable(columns, load, { nothing: "No account matches." })),
   ];
 }
 
-// A form that leads to this page with other parameters; the content policy lets no form be sent, so a script does it.
+// A form that leads to this page with other parameters. The content policy forbids submitting forms, so a script does it.
 export function filters(...fields) {
   const form = element("form", { class: "filters", role: "search" }, fields, element("button", { type: "submit" }, "Show"));
   form.addEventListener("submit", (event) => {
@@ -70,7 +70,7 @@ export function planFields({ plan, limits = {} }) {
   return [choice, numbers];
 }
 
-// What was chosen, as the API takes it. The limits are those of the plan unless they are agreed.
+// Returns the chosen plan in the API's form, with limits if they are agreed.
 export function planOf({ plan, perMinute, perDay }) {
   return plan === "enterprise" ? { plan, limits: { perMinute: Number(perMinute), perDay: Number(perDay) } } : { plan };
 }

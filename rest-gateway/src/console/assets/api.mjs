@@ -2,7 +2,7 @@
 
 const HEADERS = { "Petstore-Console": "1" };
 
-// An answer that is no success. `code` and `message` are those of its Error.
+// A response that is not a success. `code` and `message` are those of its Error.
 export class ApiError extends Error {
   constructor(status, code, message) {
     super(sentence(message));
@@ -12,7 +12,7 @@ export class ApiError extends Error {
 
 const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.?!]$/.test(text) ? "" : "."}`;
 
-const CORE_AWAY = "The core does not answer. What only it knows can be neither shown nor changed until it does.";
+const CORE_AWAY = "The core does not answer. Until it does, its data can be neither shown nor changed.";
 
 async function request(method, path, body) {
   let response;
@@ -26,7 +26,7 @@ async function request(method, path, body) {
       signal: AbortSignal.timeout(15_000),
     });
   } catch (error) {
-    throw new ApiError(0, "NO_ANSWER", error.name === "TimeoutError" ? "No answer came within 15 seconds." : "The gateway could not be reached.");
+    throw new ApiError(0, "NO_ANSWER", error.name === "TimeoutError" ? "There was no response within 15 seconds." : "The gateway could not be reached.");
   }
   const text = await response.text();
   const parsed = parse(text);
@@ -61,7 +61,7 @@ export const currentOperator = () => get(at("operators", "current"));
 export const listAccounts = (filters) => get(at("accounts"), filters);
 export const getAccount = (name) => get(at("accounts", name));
 export const createAccount = (account) => request("POST", at("accounts"), account);
-export const updateAccount = (name, values) => request("PATCH", at("accounts", name), values); // what it has is what changes
+export const updateAccount = (name, values) => request("PATCH", at("accounts", name), values); // only its members are changed
 export const suspendAccount = (name, reason) => request("POST", at("accounts", name, "suspend"), { reason });
 export const resumeAccount = (name) => request("POST", at("accounts", name, "resume"));
 export const getLimits = (name) => get(at("accounts", name, "limits"));

@@ -1,4 +1,4 @@
-// What operators have changed.
+// Changes by operators.
 
 import { filters } from "./accounts.mjs";
 import { listAuditEvents } from "./api.mjs";
@@ -28,7 +28,7 @@ export async function auditPage({ parameters }) {
       field("To day (UTC)", "to", { type: "date", value: to }),
       key && field("Key", "key", { value: key }),
     ),
-    element("section", { class: "panel", "aria-label": "Events found" }, await growingTable(columns, load, { nothing: "Nothing was changed." })),
+    element("section", { class: "panel", "aria-label": "Events found" }, await growingTable(columns, load, { nothing: "No changes match." })),
   ];
 }
 
@@ -51,7 +51,7 @@ function target(event) {
   ];
 }
 
-const SHOWN_ELSEWHERE = ["id", "createTime"]; // by what it was done to, and when
+const SHOWN_ELSEWHERE = ["id", "createTime"]; // in the columns of the subject and the time
 
 // The members that differ, before and after.
 function changes(event) {

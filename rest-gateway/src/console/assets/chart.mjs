@@ -7,7 +7,7 @@ import { table } from "./view.mjs";
 const SVG = "http://www.w3.org/2000/svg";
 const [WIDTH, HEIGHT, LEFT, BOTTOM, TOP] = [720, 190, 48, 26, 16]; // with room for the larger letters of phones
 
-// From the bottom up: [class, member of a period's counts, what it counts].
+// From the bottom up: [class, member of a period's counts, meaning].
 const PARTS = [
   ["s2", "succeeded", "2xx"],
   ["s4", "clientErrors", "4xx"],
@@ -21,7 +21,7 @@ export function requestChart(title, periods) {
   const most = niceTop(Math.max(1, ...totals));
   const sum = totals.reduce((all, each) => all + each, 0);
   const refused = periods.reduce((all, { counts }) => all + of(counts, "refused"), 0);
-  if (sum === 0) return element("div", { class: "chart" }, element("p", { class: "nothing" }, "No request was counted in this time."));
+  if (sum === 0) return element("div", { class: "chart" }, element("p", { class: "nothing" }, "No requests were counted in this period."));
   const summary = `${title}: ${number(sum)} requests, of which ${number(refused)} were refused with 429; at most ${number(Math.max(0, ...totals))} in one bar.`;
   const step = (WIDTH - LEFT) / Math.max(1, periods.length);
   const height = (count) => ((HEIGHT - BOTTOM - TOP) * count) / most;
@@ -49,7 +49,7 @@ export function requestChart(title, periods) {
     { class: "chart" },
     svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": summary }, lines, bars, labels),
     element("ul", { class: "legend" }, PARTS.map(([kind, , name]) => element("li", { class: kind }, name))),
-    element("details", {}, element("summary", {}, "The same as a table"), element("div", { class: "scrolls", tabindex: "0", role: "region", "aria-label": `${title} as a table` }, countsTable(periods))),
+    element("details", {}, element("summary", {}, "As a table"), element("div", { class: "scrolls", tabindex: "0", role: "region", "aria-label": `${title} as a table` }, countsTable(periods))),
   );
 }
 
@@ -61,7 +61,7 @@ function countsTable(periods) {
 const of = (counts, member) => Number(counts?.[member] ?? 0);
 const total = (counts) => PARTS.reduce((sum, [, member]) => sum + of(counts, member), 0);
 
-// The least of 1, 2, 4, 5 or 10 times a power of ten that is not below the number, and even where it is halved.
+// Returns the smallest of 1, 2, 4, 5 or 10 times a power of ten that is not below the number; even if it is halved.
 function niceTop(most) {
   const power = 10 ** Math.floor(Math.log10(most));
   return Math.max(2, [1, 2, 4, 5, 10].map((each) => each * power).find((each) => each >= most));
@@ -78,7 +78,7 @@ function svg(tag, attributes, ...children) {
   return node;
 }
 
-// The periods from `first` on, `length` ms each, with zeros where nothing was reported. Shorter periods are added up.
+// Returns the periods from `first` on, `length` ms each, with zeros if nothing was reported. Shorter periods are added up.
 export function filledIn(periods, { first, length, count, label }) {
   const sums = Array.from({ length: count }, () => ({}));
   for (const { startTime, counts } of periods) {

@@ -15,7 +15,7 @@ export function ask({ title, text, fields = [], confirm, isDestructive = false, 
     cancel.addEventListener("click", () => remove(dialog));
     dialog.addEventListener("close", () => done(undefined));
     form.addEventListener("submit", async (event) => {
-      event.preventDefault(); // the content policy lets no form be sent
+      event.preventDefault(); // the content policy forbids submitting forms
       submit.disabled = true;
       try {
         const result = await act(Object.fromEntries(new FormData(form)));
@@ -25,7 +25,7 @@ export function ask({ title, text, fields = [], confirm, isDestructive = false, 
         problem.textContent = error.message;
         if (error.status === 401) {
           const operator = await signInAgain();
-          problem.textContent = operator ? `You are signed in as ${operator.name}. Nothing was changed yet: press “${confirm}” once more.` : "Nothing was changed: your session has ended.";
+          problem.textContent = operator ? `You are signed in as ${operator.name}. Nothing was changed yet: press “${confirm}” again.` : "Nothing was changed: your session has ended.";
         }
       }
       submit.disabled = false;
@@ -33,7 +33,7 @@ export function ask({ title, text, fields = [], confirm, isDestructive = false, 
   });
 }
 
-// Signs in above the question, so that nothing of it is lost. Resolves to the operator; to null if it is given up.
+// Signs in above the question, so that its input is kept. Resolves to the operator, or to null if the operator cancels.
 function signInAgain() {
   return new Promise((done) => {
     const cancel = element("button", { type: "button", onclick: () => dialog.close() }, "Not now");
@@ -47,7 +47,7 @@ function signInAgain() {
   });
 }
 
-// Shows a secret until the operator says that it is kept.
+// Shows a secret until the operator confirms that it is stored.
 export function showSecret({ title, text, secret }) {
   const copy = copyButton("Copy it", () => secret);
   const button = element("button", { type: "button", class: "primary" }, "I have kept it");
@@ -59,7 +59,7 @@ export function showSecret({ title, text, secret }) {
   );
   return new Promise((done) => {
     button.addEventListener("click", () => remove(dialog));
-    dialog.addEventListener("cancel", (event) => event.preventDefault()); // not by Escape, for it cannot be shown again
+    dialog.addEventListener("cancel", (event) => event.preventDefault()); // Escape must not close it: the secret cannot be shown again
     dialog.addEventListener("close", done);
   });
 }
@@ -75,7 +75,7 @@ function modal(title, ...children) {
   return dialog;
 }
 
-// At once, with what it shows: the event `close` comes some time later.
+// Removes the dialog at once: the event `close` comes later.
 function remove(dialog) {
   dialog.close();
   dialog.remove();

@@ -1,4 +1,4 @@
-// Values as people read them. Times are UTC, as in logs and in answers to customers.
+// Values for people. Times are UTC, as in logs and in responses to customers.
 
 import { element } from "./element.mjs";
 
@@ -12,17 +12,17 @@ export const date = (iso) => DATE.format(new Date(iso));
 export const time = (iso) => `${new Date(iso).toISOString().slice(11, 19)} UTC`;
 export const hour = (iso) => `${HOUR.format(new Date(iso))} UTC`;
 
-// A moment to the minute, or what stands for none.
+// Formats a time to the minute, or returns the placeholder if there is none.
 export function moment(iso, none = "never") {
   return iso ? momentIn(TIME, iso) : element("span", { class: "nothing" }, none);
 }
 
-// A moment to the second.
+// Formats a time to the second.
 export const second = (iso) => momentIn(SECOND, iso);
 
 const momentIn = (format, iso) => element("time", { datetime: iso, title: `${iso}, ${relative(iso)}` }, `${format.format(new Date(iso))} UTC`);
 
-// Such as "in 5 minutes" or "3 days ago".
+// Formats a time such as "in 5 minutes" or "3 days ago".
 export function relative(iso) {
   const seconds = Math.round((new Date(iso) - Date.now()) / 1000);
   const words = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
@@ -46,6 +46,6 @@ export function limits(account) {
   return perMinute ? `${number(perMinute)} a minute, ${number(perDay)} a day` : "";
 }
 
-// A key as operators name it: its label, or the end of the key.
+// Returns a key's name for operators: its label, or the end of the key.
 export const keyName = (key) => key.label || `…${key.lastFour}`;
 export const isActive = (key) => word(key.state, "KEY_STATE") === "active";

@@ -1,4 +1,4 @@
-// One key: what is known of it, its requests, and what can be done to it.
+// One key: its data, its requests, and the actions on it.
 
 import { banKey, getKey, getUsage, liftBan, revokeKey, rotateKey } from "./api.mjs";
 import { filledIn, requestChart } from "./chart.mjs";
@@ -11,11 +11,11 @@ import { accountLink, details, field, head, isBanned, keyStateTag, link, missing
 
 const HALF_HOUR = 1_800_000;
 const DURATIONS = [["3600", "1 hour"], ["86400", "1 day"], ["604800", "7 days"], ["2592000", "30 days"]];
-const GRACES = [["86400", "24 hours"], ["0", "not at all: the old key ends at once"], ["3600", "1 hour"], ["604800", "7 days"]];
+const GRACES = [["86400", "24 hours"], ["0", "not at all: the old key expires at once"], ["3600", "1 hour"], ["604800", "7 days"]];
 
 export async function keyPage({ subject: id, isAdmin, again }) {
   const key = await getKey(id).catch(unlessMissing);
-  if (!key) return missing("There is no such key", ["No key has the identifier ", element("code", {}, id), ". Keys are never removed, so that the identifier may be misspelt."], link("/console/keys", "All keys"));
+  if (!key) return missing("There is no such key", ["No key has the identifier ", element("code", {}, id), ". Keys are never removed, so the identifier may be misspelt."], link("/console/keys", "All keys"));
   const day = await orProblem(lastDay(id));
   const actions = isAdmin && isActive(key) && [
     button("Rotate", () => rotate(key, again)),
@@ -38,7 +38,7 @@ export async function keyPage({ subject: id, isAdmin, again }) {
         ["Expires", moment(key.expireTime)],
         key.revokeTime && ["Revoked", moment(key.revokeTime)],
       ]),
-      element("p", {}, link(`/console/refusals?subject=${encodeURIComponent(id)}`, "Why was it refused?"), " · ", link(`/console/audit?key=${encodeURIComponent(id)}`, "What operators did to it")),
+      element("p", {}, link(`/console/refusals?subject=${encodeURIComponent(id)}`, "Why was it refused?"), " · ", link(`/console/audit?key=${encodeURIComponent(id)}`, "Changes by operators")),
     ),
     panel("The last 24 hours", day),
   ];
@@ -66,9 +66,9 @@ function lifetimeOf({ createTime, expireTime }) {
 async function rotate(key, again) {
   const made = await ask({
     title: `Rotate ${named(key)}`,
-    text: "A new key takes its place. Both work until the time of the old one is over.",
+    text: "A new key replaces it. Both work until the old key expires.",
     fields: [
-      field("The old key goes on working for", "grace", { options: GRACES, value: "86400" }),
+      field("The old key keeps working for", "grace", { options: GRACES, value: "86400" }),
       field("The new key expires", "ttl", { options: [["", lifetimeOf(key)], ...EXPIRIES], value: "" }),
     ],
     confirm: "Rotate",
@@ -108,7 +108,7 @@ async function ban(key, again) {
 async function lift(key, again) {
   const done = await ask({
     title: `Lift the ban of ${named(key)}?`,
-    text: "The key works again within 5 seconds, and the ban is forgotten: the next one is as short as a first one.",
+    text: "The key works again within 5 seconds. The next ban is as short as a first one.",
     confirm: "Lift ban",
     act: () => liftBan(key.id),
   });

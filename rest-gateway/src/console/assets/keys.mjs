@@ -15,7 +15,7 @@ export async function keysPage({ parameters }) {
   };
   const [name, ...others] = KEY_COLUMNS;
   const columns = [name, ["Account", (key) => accountLink(key.account)], ...others];
-  return [head("Keys"), filters(field("Account", "account", { type: "search", value: account })), section("Keys found", await growingTable(columns, load, { nothing: "No key is like that." }))];
+  return [head("Keys"), filters(field("Account", "account", { type: "search", value: account })), section("Keys found", await growingTable(columns, load, { nothing: "No key matches." }))];
 }
 
 export async function bansPage() {

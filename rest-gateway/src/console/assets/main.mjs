@@ -60,7 +60,7 @@ function clear() {
   place("session").replaceChildren();
 }
 
-// Draws the page, for the first time or anew.
+// Draws the page, for the first time or again.
 async function draw() {
   clearTimeout(timer);
   const mine = (drawing += 1);
@@ -89,21 +89,21 @@ async function draw() {
   if (failure || here.isLive) drawIn(failure ? RETRY_MS : REFRESH_MS);
 }
 
-// Windows that are not looked at ask for nothing.
+// Hidden windows send no requests.
 function drawIn(delay) {
   timer = setTimeout(() => (document.hidden || isInUse() ? drawIn(delay) : draw()), delay);
 }
 
 const isInUse = () => document.querySelector("dialog") !== null || (!getSelection().isCollapsed && content.contains(getSelection().anchorNode));
 
-// Draws the page after a change, and says what has changed.
+// Draws the page after a change, and announces the change.
 async function again(change) {
   await draw();
   if (change) announce(change);
   content.focus({ preventScroll: true });
 }
 
-// The new view in place of the old one, with the focus and what was unfolded.
+// Replaces the old view by the new one, and keeps the focus and what was unfolded.
 function replaceInPlace(view) {
   const parts = (selector) => [...content.querySelectorAll(selector)];
   const FOCUSABLE = "a[href], button, input, select, summary, [tabindex]";
@@ -114,7 +114,7 @@ function replaceInPlace(view) {
   if (focused >= 0) parts(FOCUSABLE)[focused]?.focus({ preventScroll: true });
 }
 
-// What failed, when it was tried last, and that it is tried again. What was shown before stays.
+// Shows the failure, the time of the last attempt, and that the page tries again. The previous content stays.
 function showFailure(here, { message }) {
   const tried = `Last tried at ${time(new Date())}. This page tries again every 5 seconds.`;
   const shown = content.querySelector(".failure");
@@ -148,7 +148,7 @@ function subjectOf({ pattern }) {
 function missingPage() {
   return [
     head(NO_PAGE.title),
-    element("p", { class: "lead" }, "The console has no page at ", element("code", {}, location.pathname), ". The address may be misspelt, or of another release."),
+    element("p", { class: "lead" }, "The console has no page at ", element("code", {}, location.pathname), ". The address may be misspelt, or belong to another release."),
     element("p", {}, link("/console", "Go to the overview")),
   ];
 }

@@ -1,4 +1,4 @@
-// What this gateway measures, from its /metrics (Prometheus's text format).
+// Measurements of this gateway, from its /metrics (Prometheus's text format).
 
 // [name, labels, value] of every sample.
 export function samplesOf(text) {

@@ -1,4 +1,4 @@
-// Who may operate the service.
+// The operators of the service.
 
 import { createOperator, listOperators, revokeOperator, rotateOperator } from "./api.mjs";
 import { ask, showSecret } from "./dialog.mjs";
@@ -21,7 +21,7 @@ export async function operatorsPage({ isAdmin, again, operator: own }) {
     ...(isAdmin ? [["Action", (operator) => actions(operator, own, again)]] : []),
   ];
   const make = element("button", { type: "button", class: "primary", onclick: () => create(again) }, "New operator");
-  return [head("Operators", { actions: [isAdmin && make] }), element("section", { class: "panel", "aria-label": "Operators" }, await growingTable(columns, load, { nothing: "There are none." }))];
+  return [head("Operators", { actions: [isAdmin && make] }), element("section", { class: "panel", "aria-label": "Operators" }, await growingTable(columns, load, { nothing: "There are no operators." }))];
 }
 
 function actions(operator, own, again) {
@@ -57,7 +57,7 @@ async function rotate({ name, revokeTime }, own, again) {
   await again(`${name} has a new token`);
 }
 
-// The core refuses to revoke the caller, or the last admin, before it is asked to with `force`.
+// The core refuses to revoke the caller or the last admin without `force`.
 async function revoke({ name }, own, again) {
   let consequence = "";
   const unlessForced = (error) => {
@@ -78,9 +78,9 @@ async function revoke({ name }, own, again) {
 function revokeAllTheSame(name, own, consequence) {
   const isOwn = name === own.name;
   return ask({
-    title: isOwn ? "Revoke your own token?" : `Revoke ${name} all the same?`,
+    title: isOwn ? "Revoke your own token?" : `Revoke ${name} anyway?`,
     text: isOwn ? `You are signed in as ${name}, and will be signed out at once. ${consequence}` : consequence,
-    confirm: `Revoke ${name} all the same`,
+    confirm: `Revoke ${name} anyway`,
     isDestructive: true,
     act: () => revokeOperator(name, true),
   });

@@ -1,4 +1,4 @@
-// How the service does: the last hour, this gateway, bans, deprecated calls. What the gateway knows by itself is shown
+// The state of the service: the last hour, this gateway, bans, deprecated calls. The gateway's own data is shown
 // also while the core is away.
 
 import { ApiError, getOverview, listBans, listDeprecatedUse } from "./api.mjs";
@@ -8,10 +8,10 @@ import { capitalized, date, hour, moment, number, time } from "./format.mjs";
 import { quantile, samplesOf, sumOf } from "./metrics.mjs";
 import { accountLink, details, head, keyLink, link, panel, table, tag } from "./view.mjs";
 
-// Why a part is as it is.
+// Explanations of the states of a part.
 const REASONS = {
   core: {
-    degraded: "It does not answer now. Keys that this gateway knows are still accepted; pets, orders, accounts and the audit wait for it.",
+    degraded: "It does not answer. Keys that this gateway knows are still accepted, but pets, orders, accounts and the audit log are not available.",
     down: "It has not answered since this gateway started. Check that it runs, and that it accepts this gateway.",
   },
   database: { degraded: "It answers slowly.", down: "It does not answer within a second." },
@@ -74,10 +74,10 @@ function mergedByCode(refusals) {
 function byAccount(accounts) {
   if (accounts.length === 0) return null;
   const why = ({ account }) => link(`/console/refusals?subject=${encodeURIComponent(account)}`, "Why?");
-  return [element("h3", {}, "Accounts answered with 429"), table([["Account", ({ account }) => accountLink(account)], ["Requests", ({ requests }) => number(requests), true], ["Answer", why]], accounts)];
+  return [element("h3", {}, "Accounts refused with 429"), table([["Account", ({ account }) => accountLink(account)], ["Requests", ({ requests }) => number(requests), true], ["Answer", why]], accounts)];
 }
 
-// What this gateway says of itself.
+// The health of this gateway, from its admin port.
 async function thisGateway() {
   try {
     const [ready, metrics] = await Promise.all(["/readyz", "/metrics"].map((path) => fetch(path, { cache: "no-store" })));
@@ -99,13 +99,13 @@ function health({ status, parts, samples }) {
 const DURATIONS = "http_server_request_duration_seconds";
 const stateTag = (state) => tag(state, { ok: "good", degraded: "warn", down: "bad" }[state]);
 
-// Counted by the gateway itself, so that they are there without the core.
+// Counted by the gateway itself, so they are available without the core.
 function ownCounts({ samples }) {
   const started = samples.find(([name]) => name === "process_start_time_seconds")?.[2];
   const requests = (labels) => number(sumOf(samples, `${DURATIONS}_count`, labels));
   return [
     details([["All", requests({})], ...["2xx", "4xx", "5xx"].map((status_class) => [status_class, requests({ status_class })]), ["In flight", number(sumOf(samples, "http_server_active_requests"))], ["Connections", number(sumOf(samples, "petstore_connections_open"))]], "figures"),
-    element("p", { class: "note" }, "Since this gateway started", started && [", ", moment(new Date(started * 1000).toISOString())], "; durations too."),
+    element("p", { class: "note" }, "Counts and durations since this gateway started", started && [", ", moment(new Date(started * 1000).toISOString())], "."),
   ];
 }
 

@@ -34,7 +34,7 @@ async function firstKnown(subject) {
       if (error.status !== 400 && error.status !== 404) throw error;
     }
   }
-  return { note: `There is no account, no key and no request that is called ${subject}.` };
+  return { note: `There is no account, key or request named ${subject}.` };
 }
 
 function explanation(each) {

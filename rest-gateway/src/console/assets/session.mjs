@@ -1,4 +1,4 @@
-// The form to sign in, and why a session has ended.
+// The sign-in form, and the reason why a session has ended.
 
 import { signIn } from "./api.mjs";
 import { element } from "./element.mjs";
@@ -11,15 +11,15 @@ const HEALTH_INTERVAL_MS = 5_000;
 const FAILURES = {
   401: "This is not the token of an operator, or it was revoked. Ask another admin for a new one.",
   429: "There were too many failed attempts from your address. Wait a minute, and try again.",
-  503: "The core does not answer, so that no session can be opened. Try again when it does: this page says so.",
+  503: "The core does not answer, so no session can be opened. Try again when this page says that it does.",
 };
 
-// Why there is no session; empty if this browser had none.
+// Returns the reason why there is no session; empty if this browser had none.
 export function whyEnded() {
   const opened = Number(kept());
   if (!opened) return "";
-  if (Date.now() - opened >= LASTS_MS) return "Your session has ended: it lasts 8 hours. Sign in to go on where you were.";
-  return "Your session has ended before its 8 hours: its operator's token was revoked, you signed out in another window, or 50 newer sessions were opened. Sign in to go on where you were.";
+  if (Date.now() - opened >= LASTS_MS) return "Your session has ended: it lasts 8 hours. Sign in to continue where you were.";
+  return "Your session has ended before its 8 hours: its operator's token was revoked, you signed out in another window, or 50 newer sessions were opened. Sign in to continue where you were.";
 }
 
 export function forgetSession() {
@@ -49,7 +49,7 @@ export function signInForm({ because, cancel, signedIn }) {
     element("div", { class: "actions" }, cancel, button),
   );
   form.addEventListener("submit", async (event) => {
-    event.preventDefault(); // the content policy lets no form be sent
+    event.preventDefault(); // the content policy forbids submitting forms
     button.disabled = true;
     try {
       const operator = await signIn(input.value.trim());
@@ -65,9 +65,9 @@ export function signInForm({ because, cancel, signedIn }) {
   return form;
 }
 
-// A warning while no session can be opened, because the core is away. It comes and goes by itself.
+// A warning while no session can be opened because the core is down. It appears and disappears automatically.
 function coreNotice() {
-  const notice = element("p", { class: "callout warning", role: "status", hidden: true }, element("span", {}, "The core does not answer, so that no session can be opened. This page tries again every 5 seconds."));
+  const notice = element("p", { class: "callout warning", role: "status", hidden: true }, element("span", {}, "The core does not answer, so no session can be opened. This page tries again every 5 seconds."));
   const look = async () => {
     const isAway = await coreIsAway();
     if (!notice.hidden && !isAway) announce("The core answers again: you can sign in.");
@@ -87,7 +87,7 @@ async function coreIsAway() {
   }
 }
 
-// A browser whose storage is blocked has no reason to show, and works.
+// With blocked storage there is no reason to show, but signing in works.
 function kept() {
   try {
     return localStorage.getItem(OPENED);

@@ -1,4 +1,4 @@
-// What the pages are made of.
+// Parts of the pages.
 
 import { element, present } from "./element.mjs";
 import { capitalized, isActive, number, plan, word } from "./format.mjs";
@@ -7,7 +7,7 @@ export const link = (href, ...children) => element("a", { href }, ...children);
 export const accountLink = (name) => link(`/console/accounts/${encodeURIComponent(name)}`, name);
 export const keyLink = (id, ...children) => link(`/console/keys/${encodeURIComponent(id)}`, ...(children.length > 0 ? children : [element("code", {}, id)]));
 
-// The heading of a page, what it is about and what can be done.
+// The heading of a page, with its tags and actions.
 export function head(title, { tags = [], actions = [] } = {}) {
   document.title = `${title} · Operator console`;
   return element("div", { class: "head" }, element("h1", {}, title), tags, actions.filter(Boolean).length > 0 && element("div", { class: "actions" }, actions));
@@ -21,7 +21,7 @@ export function panel(title, ...children) {
   return element("section", { class: "panel", "aria-labelledby": id }, action ? element("div", { class: "head" }, heading, element("div", { class: "actions" }, action)) : heading, ...children);
 }
 
-// The page of an account or a key that is not there: what may have happened, and links that lead on.
+// The page of an account or a key that does not exist: a possible reason, and links.
 export function missing(title, explanation, ...links) {
   return [head(title), element("p", { class: "lead" }, explanation), element("ul", {}, present(links).map((each) => element("li", {}, each)))];
 }
@@ -45,7 +45,7 @@ export function table(columns, rows) {
   );
 }
 
-// A table that grows by a page with each press, with how many rows there are in all and their order above it.
+// A table that grows by a page with each click, with the total number of rows and their order above it.
 // `load(pageToken)` returns { rows, next, total }; the total comes with the first page.
 export async function growingTable(columns, load, { nothing, order = "newest first" }) {
   const { rows, next: second, total } = await load("");
@@ -82,7 +82,7 @@ export async function growingTable(columns, load, { nothing, order = "newest fir
 export const tag = (text, kind = "") => element("span", { class: `tag ${kind}` }, text);
 export const planTag = (account) => tag(capitalized(plan(account)));
 
-// A key that is revoked or expired is refused for that: a ban of it says nothing more.
+// A revoked or expired key is refused anyway, so its ban is not shown.
 export const isBanned = (key) => isActive(key) && Boolean(key.ban);
 
 export function keyStateTag(key) {
@@ -95,20 +95,20 @@ export function problem(error) {
   return element("p", { class: "callout error", role: "alert" }, error.message);
 }
 
-// For a part of a page: says what failed in its place. Without a session there is no page.
+// For a part of a page: shows the failure in its place. Without a session there is no page.
 export const orProblem = (part) =>
   part.catch((error) => {
     if (error.status === 401) throw error;
     return problem(error);
   });
 
-// For what an address names: nothing, if there is no such thing or nothing can have that name.
+// For the subject of an address: returns nothing if it does not exist, or if its name is not valid.
 export function unlessMissing(error) {
   if (error.status !== 404 && error.status !== 400) throw error;
   return null;
 }
 
-// How much of a window is used, as a bar.
+// The used share of a window, as a bar.
 export function windowMeter(title, { limit, used, remaining, resetsAt }, until) {
   const [most, taken] = [Number(limit), Number(used)];
   const share = most > 0 ? Math.min(1, taken / most) : 0;
@@ -148,7 +148,7 @@ export function field(label, name, { options, hint, ...attributes } = {}) {
   return element("div", { class: "field" }, element("label", { for: id }, label), control, hint && element("p", { class: "note", id: hintId }, hint));
 }
 
-// Says something to a reader who does not see the page change.
+// Announces a change to readers who do not see the page.
 export function announce(text) {
   document.getElementById("announcement").textContent = text;
 }

@@ -1,17 +1,17 @@
-// What came back: status, what it means, what is left of the limits, header fields and body.
+// The response: status, its meaning, what is left of the limits, header fields and body.
 
 import { block, code, element, prose } from "./element.mjs";
 import { laidOut } from "./json-text.mjs";
 import { meters, span } from "./rate-limit.mjs";
 
-// The header fields that are shown, in this order, where the answer has them.
+// The header fields that are shown, in this order, if the response has them.
 const SHOWN = [
   "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-RateLimit-Scope",
   "RateLimit", "RateLimit-Policy", "Retry-After", "X-Request-Id", "Link", "X-Next-Cursor", "Location",
   "Deprecation", "Sunset", "X-Stability", "Idempotency-Replayed", "WWW-Authenticate", "Allow", "Content-Type",
 ];
 
-// The answer as nodes. `goTo(cursor)` is called when the reader asks for the next page.
+// Returns the response as nodes. `goTo(cursor)` is called when the reader asks for the next page.
 export function answerView(answer, goTo) {
   const { status, reason, headers, text, milliseconds } = answer;
   const cursor = headers.get("X-Next-Cursor");
@@ -38,18 +38,18 @@ export function answerView(answer, goTo) {
   ];
 }
 
-// Shown when no answer came at all.
+// Returns the text that is shown if there is no response.
 export function failureView(error) {
-  const reason = error.name === "TimeoutError" ? "No answer came within 15 seconds." : `The request could not be sent: ${error.message}.`;
+  const reason = error.name === "TimeoutError" ? "No response within 15 seconds." : `The request could not be sent: ${error.message}.`;
   return [element("p", { class: "callout error" }, reason)];
 }
 
-// JSON as it was received but for the space between its tokens; anything else untouched.
+// Returns JSON as received except for the white space between tokens, and any other text unchanged.
 export function json(text) {
   return laidOut(text)?.map(({ kind, text: token }) => (kind === "space" ? token : element("span", { class: `j-${kind}` }, token))) ?? [text];
 }
 
-// Where the page about an error code is.
+// Returns the path of the page about an error code.
 export function errorLink(name) {
   return element("a", { href: `/docs/errors/${name}` }, code(name));
 }
@@ -83,7 +83,7 @@ function errorOf(text) {
   }
 }
 
-// What a value says to a person.
+// Returns the meaning of a value, for people.
 function remark(name, value) {
   if (name === "X-RateLimit-Reset") return element("span", { class: "remark" }, clockTime(Number(value) * 1000));
   if (name === "Retry-After") return element("span", { class: "remark" }, "seconds");

@@ -1,4 +1,4 @@
-// The key that the reader pasted, and how long it has to rest after a 429. Both live in this module's memory alone:
+// The key that the reader pasted, and the time that it has to wait after a 429. Both are only in this module's memory:
 // not in storage, not in the address, not in a cookie. A reload forgets them.
 
 const FORM = /^pet_(live|test)_[0-9A-Za-z]{36}$/;
@@ -11,18 +11,18 @@ export function apiKey() {
   return key;
 }
 
-// Seconds that the key still has to rest.
+// Returns the number of seconds that the key still has to wait.
 export function secondsToRest() {
   return Math.max(0, Math.ceil((restsUntil - performance.now()) / 1000));
 }
 
-// To be called with an answer's Retry-After: going on would get the key banned.
+// Stops requests for the time in Retry-After, because a key that keeps sending is banned.
 export function rest(seconds) {
   restsUntil = performance.now() + seconds * 1000;
   tick();
 }
 
-// Calls `listener` now and whenever the key or its rest changes.
+// Calls `listener` now and whenever the key or its wait changes.
 export function watch(listener) {
   listeners.add(listener);
   listener();
@@ -61,10 +61,10 @@ export function mount() {
 }
 
 function verdict(text) {
-  if (text === "") return ["empty", "It stays in the memory of this tab: it is stored nowhere, and a reload forgets it."];
+  if (text === "") return ["empty", "The key stays in the memory of this tab. It is not stored, and a reload forgets it."];
   if (FORM.test(text)) return ["ready", "Ready. The key is sent to this service only, and a reload of the page forgets it."];
-  if (/^bearer\s/i.test(text)) return ["doubtful", "Paste the key alone, without “Bearer”."];
-  return ["doubtful", "That is not the form of a key: pet_live_ (staging: pet_test_) and 36 letters and digits."];
+  if (/^bearer\s/i.test(text)) return ["doubtful", "Paste only the key, without “Bearer”."];
+  return ["doubtful", "This does not look like a key: pet_live_ (staging: pet_test_) and 36 letters and digits."];
 }
 
 function notify() {

@@ -3,7 +3,7 @@
 import { element } from "./element.mjs";
 import { methodBadge } from "./operation.mjs";
 
-// Adds entries to those that the page brings along, and follows the reader from then on.
+// Adds entries to those of the page, and from then on marks the reader's position.
 export function showContents({ topics, operations, types }) {
   const list = document.getElementById("contents");
   list.append(

@@ -22,7 +22,7 @@ export class ApiDocument {
     return new URL(this.#json.servers?.[0]?.url ?? "/", location.origin).pathname.replace(/\/$/, "");
   }
 
-  // What a value stands for. Members beside a $ref take precedence (OpenAPI 3.1).
+  // Returns a value with its $ref resolved. Members beside a $ref take precedence (OpenAPI 3.1).
   resolve(value) {
     let resolved = value ?? {};
     while (resolved.$ref) {

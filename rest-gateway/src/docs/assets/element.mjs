@@ -12,7 +12,7 @@ export function element(tag, attributes = {}, ...children) {
   return node;
 }
 
-// The children that are there, out of any nesting.
+// Returns the children that exist, flattened.
 export function present(children) {
   return children.flat(Infinity).filter((child) => child != null && child !== false);
 }
@@ -21,7 +21,7 @@ export function code(text) {
   return element("code", {}, text);
 }
 
-// The little Markdown that descriptions use: `code` and **strong**.
+// Renders the Markdown that descriptions use: `code` and **strong**.
 export function prose(text) {
   return text.split(/(`[^`]+`|\*\*[^*]+\*\*)/).map((part) => {
     if (part.startsWith("`")) return code(part.slice(1, -1));
@@ -40,7 +40,7 @@ export function heading(tag, id, ...children) {
   return element(tag, { id: `${id}-title` }, element("a", { class: "anchor", href: `#${id}` }, ...children));
 }
 
-// A block of text that scrolls by keyboard too.
+// A block of text that can also be scrolled with the keyboard.
 export function block(label, ...children) {
   return element("pre", { tabindex: "0", role: "region", "aria-label": label }, element("code", {}, ...children));
 }

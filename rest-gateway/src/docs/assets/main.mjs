@@ -1,4 +1,4 @@
-// Puts the page together from /openapi.json.
+// Builds the page from /openapi.json.
 
 import { mount as mountKey } from "./api-key.mjs";
 import { ApiDocument } from "./document.mjs";
@@ -32,7 +32,7 @@ function show(api) {
   const types = api.types();
   place("types").replaceChildren(element("h2", {}, "Data types"), ...types.map((type) => typeDescription(api, type)));
   showContents({ topics, operations, types: types.map(({ name }) => name) });
-  // What the address points to exists only now.
+  // The target of the address exists only now.
   if (location.hash) place(location.hash.slice(1))?.scrollIntoView({ behavior: "instant" });
 }
 
@@ -46,12 +46,12 @@ function showOpening(api) {
   );
 }
 
-// The plainest operation there is: to read, without anything to fill in.
+// Returns the simplest operation: one that reads and needs no input.
 function showFirstTry(api, operations) {
   const first = operations.find(({ method, deprecated, parameters }) => method === "GET" && !deprecated && parameters.every(({ required }) => !required));
   if (!first) return;
   place("first-try").replaceChildren(
-    element("p", {}, "This lists the pets. A new store has none yet: its answer is an empty array, ", code("[]"), "."),
+    element("p", {}, "This lists the pets. A new store has none yet, so the response is an empty array, ", code("[]"), "."),
     tryIt(api, { ...first, parameters: [] }, { idPrefix: "first", sendLabel: first.summary }),
   );
 }
@@ -75,6 +75,6 @@ function showGuide(api) {
     place("guide").append(element("section", { id, "aria-labelledby": `${id}-title` }, heading("h2", id, topic), ...content));
   };
   about("headers", "Headers of every response", headerList(api, api.commonHeaders()));
-  about("common-errors", "Errors of every operation", element("p", {}, "Every operation may answer with these; its own are listed there."), ...commonFailuresView(api));
+  about("common-errors", "Errors of every operation", element("p", {}, "Every operation may return these errors. Further ones are listed with each operation."), ...commonFailuresView(api));
   return topics;
 }

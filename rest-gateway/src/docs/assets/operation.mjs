@@ -22,7 +22,7 @@ export function operationView(api, operation) {
     element(
       "div",
       { class: "columns" },
-      // First, for on a phone it stands before the reference; where there is room, beside it.
+      // First, because on a phone it is above the reference. On a wide screen it is beside it.
       element("section", { class: "trial", "aria-labelledby": `${id}-try` }, element("h4", { id: `${id}-try` }, "Try it"), tryIt(api, operation)),
       element(
         "div",
@@ -61,7 +61,7 @@ function badges({ stability, deprecated }) {
 const MEANING_OF_STABILITY = {
   stable: "Changes only by addition",
   beta: "May still change, with notice",
-  experimental: "May change or go at any time",
+  experimental: "May change or be removed at any time",
 };
 
 // Removal date and replacement are the document's: x-sunset, and the Link field that every response carries.
@@ -73,7 +73,7 @@ function deprecationNotice(api, operation) {
   return element(
     "aside",
     { class: "callout warning deprecation", "aria-label": "Deprecation" },
-    element("p", {}, element("strong", {}, "Deprecated."), date && [" It is removed on ", element("time", { datetime: sunset }, date), ": from that day on it answers 410 ", errorLink("OPERATION_REMOVED"), "."]),
+    element("p", {}, element("strong", {}, "Deprecated."), date && [" It is removed on ", element("time", { datetime: sunset }, date), ": from that day on it returns 410 ", errorLink("OPERATION_REMOVED"), "."]),
     relation === "successor-version" && element("p", {}, "Use ", code(`GET ${target}`), " instead. Every response says so in ", listed([code("Deprecation"), code("Sunset"), code("Link")]), "."),
   );
 }

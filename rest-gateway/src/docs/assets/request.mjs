@@ -20,7 +20,7 @@ export function requestOf(operation, values, body) {
   };
 }
 
-// The command line that sends the same request. The key stands in a variable: command lines are seen by others and
+// Returns the command line that sends the same request. The key is in a variable: command lines are seen by others and
 // kept in a history.
 export function curlOf(request, origin) {
   const parts = [`curl -i ${quoted(origin + request.path)}`];
@@ -31,12 +31,12 @@ export function curlOf(request, origin) {
   return parts.join(" \\\n  ");
 }
 
-// For a POSIX shell.
+// Returns the text quoted for a POSIX shell.
 export function quoted(text) {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-// Sends the request. The answer has its body as text, untouched.
+// Sends the request. The response has its body as text, unchanged.
 export async function send(request, key) {
   const started = performance.now();
   const response = await fetch(request.path, {

@@ -1,4 +1,4 @@
-// What an operation answers, and what every operation may answer.
+// The responses of an operation, and the failures that every operation may return.
 
 import { errorLink, json } from "./answer.mjs";
 import { block, code, element, listed, prose } from "./element.mjs";
@@ -32,13 +32,13 @@ function responseView(api, { status, description, headers, content, "x-error-cod
   );
 }
 
-// Those that not every response has.
+// The header fields that not every response has.
 function ownHeaders(api, headers) {
   const common = new Set(api.commonHeaders().map(([name]) => name));
   return Object.entries(headers ?? {}).filter(([name]) => !common.has(name));
 }
 
-// Header fields and what they say, given as [name, header].
+// Lists header fields with their meaning, given as [name, header].
 export function headerList(api, headers) {
   if (headers.length === 0) return null;
   return element("ul", { class: "entries headers-of" }, headers.map(([name, header]) => headerEntry(api, name, header)));

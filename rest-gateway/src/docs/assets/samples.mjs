@@ -1,4 +1,4 @@
-// A request as programs in several languages, all made from the same values. The key stands in an environment variable:
+// A request as programs in several languages, all made from the same values. The key is in an environment variable:
 // command lines are seen by others and kept in a history.
 
 import { copyButton, element } from "./element.mjs";
@@ -12,7 +12,7 @@ export const LANGUAGES = [
   ["go", "Go", goOf],
 ];
 
-// Python's standard library alone.
+// Python's standard library only.
 export function pythonOf(request, origin) {
   const headers = Object.entries(request.headers).map(([name, value]) => `        ${literal(name)}: ${literal(value)},`);
   return [
@@ -93,7 +93,7 @@ function literal(text) {
   return JSON.stringify(text.toWellFormed());
 }
 
-// Which language is shown is one choice for the whole page.
+// The language is chosen once for the whole page.
 let chosen = LANGUAGES[0][0];
 const views = new Set();
 

@@ -28,7 +28,7 @@ function constraintsOf(api, value) {
     .map((constraint) => element("span", {}, constraint)));
 }
 
-// Values of today; long lists are those of error codes, which have pages of their own.
+// The known values. Long lists are left out: they are error codes, which have separate pages.
 function known(values) {
   return values.length > 10
     ? ["one of the ", element("a", { href: "/docs/errors" }, "error codes"), "; others may be added"]
@@ -43,7 +43,7 @@ function range(least, most, unit) {
   return `${least} to ${most}${unit}`;
 }
 
-// A named value with what is known of it: a parameter or a member. An object that has no name shows its own members.
+// A named value with its description: a parameter or a member. An object without a name shows its own members.
 export function entry(api, { name, place, required, schema, description }) {
   const resolved = api.resolve(schema);
   return element(

@@ -35,7 +35,7 @@ async function show() {
   status.textContent = words.length === 0 ? "" : `${found.length} found`;
 }
 
-// Pages come with the index; operations and types are those of the interface's description.
+// Pages are in the index. Operations and types are from the OpenAPI document.
 async function load() {
   const [pages, { paths, components }] = await Promise.all(["/docs/assets/search.json", "/openapi.json"].map(async (path) => (await fetch(path, { credentials: "omit" })).json()));
   const operations = Object.entries(paths).flatMap(([path, item]) =>

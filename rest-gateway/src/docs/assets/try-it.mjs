@@ -50,7 +50,7 @@ export function tryIt(api, operation, { idPrefix = operation.id, sendLabel = "Se
         submit();
       });
     } catch (error) {
-      announced.textContent = "There was no answer";
+      announced.textContent = "There was no response";
       nodes = failureView(error);
     }
     answer.replaceChildren(...nodes.filter(Boolean));
@@ -70,14 +70,14 @@ export function tryIt(api, operation, { idPrefix = operation.id, sendLabel = "Se
     button.textContent = seconds > 0 ? `Wait ${number(seconds)} s` : sendLabel;
     keyNote.replaceChildren(
       ...(apiKey() === ""
-        ? ["Without a key the answer is 401. ", element("a", { href: "#api-key", onclick: () => document.getElementById("api-key").focus() }, "Paste one")]
+        ? ["Without a key the response is 401. ", element("a", { href: "#api-key", onclick: () => document.getElementById("api-key").focus() }, "Paste one")]
         : ["With your key"]),
     );
   });
   return form;
 }
 
-// What is typed is sent as it is, faults included: to see how they are answered is half of what the form is for.
+// Input is sent unchanged, including errors, because the form also shows how errors are answered.
 function field(api, parameter, id) {
   const schema = api.resolve(parameter.schema);
   const attributes = { id, required: parameter.in === "path" && parameter.required, autocomplete: "off", spellcheck: "false" };
@@ -94,7 +94,7 @@ function field(api, parameter, id) {
   return { name: parameter.name, input, view: element("div", { class: "field" }, element("label", { for: id }, parameter.name), control) };
 }
 
-// Fills the field with a key that was never used before.
+// Fills the field with a new key.
 function makeKeyButton(input) {
   const fill = () => {
     input.value = newUuid();
