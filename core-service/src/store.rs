@@ -184,7 +184,7 @@ impl Store {
     }
 
     /// Refuses all calls from now on. Moves acknowledged writes from the write-ahead log into the open file,
-    /// wherever that is now: SQLite would take a remaining log for that of the file that replaced it.
+    /// wherever that is now: SQLite would apply a remaining log to the file that replaced it.
     async fn give_up_file(&self) {
         let Some(path) = self.health.path() else { return };
         self.health.give_up_file();
@@ -300,7 +300,7 @@ impl Store {
     }
 
     /// Returns the rows that the query finds before a position, newest first: one more than a page has, if
-    /// there is one. With the first page comes the number of all rows.
+    /// there is one. The first page includes the total.
     async fn page<E>(
         &self,
         find: Select<E>,

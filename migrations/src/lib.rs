@@ -146,7 +146,8 @@ async fn revert(db: &DatabaseTransaction, steps: u32) -> Result<(), DbErr> {
 ///
 /// If this binary does not know one of them.
 fn known(names: Vec<String>) -> Result<Vec<&'static Change>, DbErr> {
-    let unknown = |name| DbErr::Migration(format!("the change {name} is of another version of petstore"));
+    let unknown =
+        |name| DbErr::Migration(format!("the change {name} belongs to another version of petstore"));
     names.into_iter().map(|name| find(&name).ok_or_else(|| unknown(name))).collect()
 }
 

@@ -30,8 +30,8 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// Returns the requested format, or else the one of the file's extension, before `.gz`. Standard input
-    /// and output are NDJSON.
+    /// Returns the requested format, otherwise that of the file's extension, before `.gz`. Standard input and
+    /// output are NDJSON.
     fn choose(requested: Option<Self>, file: &Path) -> Result<Self, InvalidSetting> {
         if let Some(requested) = requested {
             return Ok(requested);

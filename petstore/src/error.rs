@@ -128,7 +128,7 @@ impl CliError {
         })
     }
 
-    /// Returns the error and its causes, as far as it does not name them itself.
+    /// Returns the error and those of its causes that it does not name itself.
     fn line(&self) -> String {
         let mut line = format!("error: {self}");
         let mut cause = self.source();

@@ -113,7 +113,7 @@ fn method_name(binding: &Binding) -> &'static str {
 }
 
 /// Answers a request of an operator: names it, and writes one line of the log when `next` has answered it.
-/// All that can refuse the request belongs into `next`.
+/// Everything that can refuse the request belongs in `next`.
 pub async fn answer_operator(gateway: &Gateway, mut request: Request, next: Next) -> Response {
     let GatewayState { clock, settings, .. } = &**gateway.state();
     let request_id = RequestId::from_headers(request.headers(), clock);
@@ -219,7 +219,7 @@ pub async fn admin_of(core: CoreTransport, headers: &HeaderMap, peer: IpAddr) ->
         if operator.role() == Role::Admin {
             return Ok(operator.name);
         }
-        let message = format!("operator {} is no admin", operator.name);
+        let message = format!("operator {} is not an admin", operator.name);
         let reason = AdminErrorReason::OperatorNotPermitted;
         Err(AdminError::Refused { reason, message, retry_after: None })
     };

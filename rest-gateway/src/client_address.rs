@@ -39,7 +39,7 @@ pub struct Cidr(IpNet);
 
 impl Cidr {
     fn parse(written: &str) -> Option<Self> {
-        // ipnet's own parser takes 010.0.0.0 for 10.0.0.0, which others read as 8.0.0.0.
+        // ipnet's parser reads 010.0.0.0 as 10.0.0.0, which others read as 8.0.0.0.
         let address: IpAddr = written.split('/').next().unwrap_or_default().parse().ok()?;
         let block: IpNet = if written.contains('/') { written.parse().ok()? } else { address.into() };
         if block.addr() != block.network() {

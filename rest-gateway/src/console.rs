@@ -141,8 +141,8 @@ async fn opened_session(answer: Response) -> Option<(Value, OperatorToken, Durat
     Some((operator, OperatorToken::parse(&token)?, Duration::from_secs(seconds)))
 }
 
-/// Handles `DELETE /console/session`: ends the session, if there is one. The answer is 204 only if none is
-/// left.
+/// Handles `DELETE /console/session`: ends the session, if there is one. The answer is 204 only if no session
+/// is left.
 async fn sign_out(State(console): State<Console>, request: Request) -> Response {
     let (head, _) = request.into_parts();
     let cookie = SessionCookie::new(&head.headers);
@@ -233,7 +233,7 @@ fn without_body(head: &Parts, method: Method, path: &'static str) -> Request {
     Request::from_parts(head, Body::empty())
 }
 
-/// Passes requests on if they come from the pages of this console.
+/// Forwards requests that come from the pages of this console, and refuses others.
 async fn refuse_other_origins(request: Request, next: Next) -> Response {
     let headers = request.headers();
     // Browsers send this field only to addresses that they trust: HTTPS and the same machine.

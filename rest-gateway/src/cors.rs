@@ -1,7 +1,7 @@
 //! Cross-origin resource sharing (Fetch Standard): the web pages that may read answers. Off by default, and
 //! on once an origin is configured.
 //!
-//! tower-http's layer is not used, because it takes every OPTIONS for a preflight. Here OPTIONS is also a
+//! tower-http's layer is not used, because it treats every OPTIONS as a preflight. Here OPTIONS is also a
 //! request in its own right, which is answered with `Allow`.
 
 use std::str::FromStr;

@@ -1,5 +1,5 @@
-//! Every way in which the edge refuses or fails. This is the only place that maps an error to a status and an
-//! Error body (docs/contract.md, 2.4 and 8).
+//! Refusals and failures of the edge. This is the only place that maps an error to a status and an Error body
+//! (docs/contract.md, 2.4 and 8).
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,11 +29,11 @@ errors! {
         InvalidHost => R::InvalidRequest,
         #[error("the body does not match what its header fields announce")]
         BrokenBody => R::InvalidRequest,
-        #[error("the only Transfer-Encoding that is supported is chunked")]
+        #[error("the only supported Transfer-Encoding is chunked")]
         UnsupportedTransferCoding => R::UnsupportedTransferCoding,
         #[error("the request target must be at most 8192 bytes")]
         UriTooLong => R::UriTooLong,
-        #[error("the header fields must be at most 100 and at most 32768 bytes together")]
+        #[error("the request must have at most 100 header fields, of at most 32768 bytes in total")]
         HeadersTooLarge => R::HeadersTooLarge,
 
         #[error("an API key is required: send the header Authorization: Bearer <API_KEY>")]
@@ -94,13 +94,13 @@ errors! {
         Core { reason: ErrorReason, message: String, retry_after: Option<Duration> },
         #[error("the service is not available at the moment")]
         Unavailable { retry_after: Option<Duration> } => R::Unavailable,
-        #[error("the service has more to do than it can; try again later")]
+        #[error("the service is overloaded; try again later")]
         Overloaded { retry_after: Option<Duration> } => R::Overloaded,
         #[error("requests cannot be counted at the moment")]
         LimiterUnavailable(#[from] LimiterUnavailable) => R::LimiterUnavailable,
         #[error("the service did not answer in time")]
         DeadlineExceeded => R::DeadlineExceeded,
-        #[error("the service failed; the fault is on its side")]
+        #[error("the service failed because of an internal error")]
         Internal => R::Internal,
     }
 
@@ -194,7 +194,7 @@ impl IntoResponse for ApiError {
 /// Returns the message of a suspension. The reason is the operator's own text.
 fn suspension_message(reason: &str) -> String {
     let suffix = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-    format!("the account is suspended by the operator{suffix}")
+    format!("the operator has suspended the account{suffix}")
 }
 
 /// Returns the path of the page about a code.

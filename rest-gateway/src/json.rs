@@ -95,7 +95,7 @@ fn members(object: &RawValue) -> Result<Members<'_>, ApiError> {
     let mut names: Vec<&str> = members.0.iter().map(|(name, _)| name.as_ref()).collect();
     names.sort_unstable();
     if names.windows(2).any(|pair| matches!(pair, [one, other] if one == other)) {
-        return Err(malformed("JSON whose objects name each member once"));
+        return Err(malformed("JSON without duplicate members"));
     }
     Ok(members)
 }
@@ -153,7 +153,7 @@ mod tests {
             ("be UTF-8", "not UTF-8"),
             ("be one JSON value: ", "syntax"),
             ("without lone surrogates", "lone surrogate"),
-            ("name each member once", "duplicate"),
+            ("without duplicate members", "duplicate"),
             ("nested at most 64 deep", "too deep"),
         ];
         kinds.into_iter().find(|(rule, _)| error.to_string().contains(rule)).unwrap().1

@@ -57,7 +57,7 @@ impl KnownKey {
     }
 }
 
-/// Equal if key, plan, limits and last ban are equal, whatever its requests did.
+/// Equal if key, plan, limits and last ban are equal, regardless of its requests.
 impl PartialEq for KnownKey {
     fn eq(&self, other: &Self) -> bool {
         (&self.key_id, self.account_id, self.plan, self.quota, &self.last_ban)
@@ -87,7 +87,7 @@ impl From<KeyError> for UnusableKey {
 pub enum KeyError {
     /// The request has no key.
     Missing,
-    /// The key does not exist, or is not of the form of one.
+    /// The key does not exist, or is malformed.
     Unknown,
     /// Its owner or an operator revoked it.
     Revoked,

@@ -21,7 +21,7 @@ metrics! {
     pub(crate) struct Metrics {
         durations: HistogramVec = durations(
             "http_server_request_duration_seconds",
-            "How long requests took, from their head to the head of their answer.",
+            "Duration of requests, from their head to the head of their response.",
             &["operation", "http_request_method", "http_route", "status_class"],
         ),
         active: IntGauge = gauge("http_server_active_requests", "Requests in flight."),
@@ -37,17 +37,17 @@ metrics! {
         ),
         near_limit: IntCounterVec = counters(
             "petstore_limiter_near_limit_total",
-            "Requests of keys that were admitted with 80 % of the window's limit or more used up, this \
-             one counted.",
+            "Requests of keys that were admitted with 80 % of the window's limit or more used up, \
+             including the request itself.",
             &["window"],
         ),
         strikes: IntCounter = counter(
             "petstore_limiter_strikes_total",
-            "Requests of keys that went on sending after 429, more than a second after the first.",
+            "Requests of keys that kept sending after a 429, at least a second after the first.",
         ),
         bans: IntCounter = counter(
             "petstore_limiter_bans_total",
-            "Bans that strikes brought; those that operators add are not counted.",
+            "Bans imposed because of strikes; bans added by operators are not counted.",
         ),
     }
 }

@@ -1,7 +1,7 @@
 //! The OpenAPI document of the REST interface, served at `/openapi.json` and printed by `petstore openapi`.
 //!
-//! `openapi/document.json` is maintained by hand. Tests hold it to the operation table, the error codes and
-//! the rules of the values.
+//! `openapi/document.json` is maintained by hand. Tests compare it with the operation table, the error codes
+//! and the rules of the values.
 
 #[cfg(test)]
 mod tests;
@@ -20,8 +20,8 @@ use crate::{
 
 /// Returns the document, OpenAPI 3.1.
 ///
-/// A response that operations share is a component. Where an operation has header fields of its own, the
-/// component is copied into the operation and these are added, which saves a thousand lines.
+/// A response that operations share is a component. If an operation has further header fields, the component
+/// is copied into the operation and these are added, which saves a thousand lines.
 #[must_use]
 pub fn document() -> Value {
     // The document is part of the program, and a test parses it.

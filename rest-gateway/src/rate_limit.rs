@@ -70,13 +70,14 @@ pub trait RateLimiter: Send + Sync + fmt::Debug {
     /// none.
     async fn take(&self, caller: &LimitKey, quota: Quota, settled_at: UnixMillis) -> Decided<Decision>;
 
-    /// Returns the decision that a request of `caller` would get now. Nothing is counted, and no strike set.
+    /// Returns the decision that a request of `caller` would get now. Nothing is counted, and no strike is
+    /// added.
     async fn peek(&self, caller: &LimitKey, quota: Quota) -> Decided<Decision> {
         Ok(self.inspect(caller, quota, UnixMillis(0)).await?.decision)
     }
 
     /// Returns everything that is kept of `caller` and did not begin before `settled_at`, for its owner or an
-    /// operator. Nothing is counted, and no strike given.
+    /// operator. Nothing is counted, and no strike is added.
     async fn inspect(&self, caller: &LimitKey, quota: Quota, settled_at: UnixMillis) -> Decided<LimitStatus>;
 
     /// Returns `true` if decisions are made remotely, so that other work can be done meanwhile.

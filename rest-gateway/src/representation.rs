@@ -65,7 +65,7 @@ impl Representation {
         response
     }
 
-    /// Returns the body with another status than 200. It replaces another answer, and is never 304.
+    /// Returns the body with a status other than 200. It replaces another answer, and is never 304.
     pub(crate) fn with_status(&self, status: StatusCode, request: &HeaderMap) -> Response {
         let chosen = self.choose(request);
         let mut response = Response::new(Body::from(chosen.body.clone()));
@@ -84,7 +84,7 @@ impl Representation {
     }
 }
 
-/// Returns `true` if `Accept-Encoding` names gzip, or everything, with another weight than 0 (RFC 9110
+/// Returns `true` if `Accept-Encoding` names gzip, or everything, with a weight other than 0 (RFC 9110
 /// §12.5.3).
 fn takes_gzip(request: &HeaderMap) -> bool {
     let mut by_name = None;

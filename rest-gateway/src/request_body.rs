@@ -85,8 +85,8 @@ fn trimmed(text: &str) -> &str {
     text.trim_matches(WHITESPACE)
 }
 
-/// Returns the name and value of the parameter that the text begins with, which may be empty, and the rest. A
-/// quoted value keeps its `\`, because no known charset has one.
+/// Returns the name and value of the parameter that the text begins with, which may be empty, and the
+/// remaining text. A quoted value keeps its `\`, because no known charset has one.
 fn split_parameter(text: &str) -> Option<(&str, &str, &str)> {
     if text.is_empty() || text.starts_with(';') {
         return Some(("", "", text));

@@ -144,14 +144,14 @@ metrics! {
     /// Counters of a server's connections. Clones share them.
     #[derive(Clone, Debug)]
     pub struct ConnectionMetrics {
-        open: IntGauge = gauge("petstore_connections_open", "Connections to the REST port that are open."),
+        open: IntGauge = gauge("petstore_connections_open", "Open connections to the REST port."),
         accepted: IntCounter = counter(
             "petstore_connections_accepted_total",
-            "Connections to the REST port so far.",
+            "Connections accepted on the REST port.",
         ),
         refused: IntCounter = counter(
             "petstore_connections_refused_total",
-            "Connections to the REST port that were closed at once, because their address had too many.",
+            "Connections to the REST port that were closed immediately, because their address had too many.",
         ),
     }
 }

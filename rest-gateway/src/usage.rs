@@ -46,7 +46,7 @@ impl UsageCounter {
             clock,
             refused: counter(
                 "petstore_usage_reports_refused_total",
-                "Reports of usage that the core refused; what they counted is lost.",
+                "Usage reports that the core refused; their counts are lost.",
             ),
             answers: ReportAnswers::new("reports of usage: they are not counted"),
         }

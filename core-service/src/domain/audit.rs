@@ -1,4 +1,4 @@
-//! Events of the audit: the changes made by operators.
+//! Events of the audit log: the changes made by operators.
 
 use petstore_clock::UnixMillis;
 use serde_json::{Map, Value, json};
@@ -8,7 +8,7 @@ use super::{
     Remark,
 };
 
-/// The parts of an audit event beside its author and its time.
+/// The parts of an audit event other than its author and time.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) action: &'static str,
@@ -21,7 +21,7 @@ pub(crate) struct Change {
 pub(crate) trait Audited {
     fn subject(&self) -> Subject;
 
-    /// Returns the state that the audit shows: an object without any part of a key or a token.
+    /// Returns the state that the audit log shows: an object without any part of a key or a token.
     fn json(&self) -> Value;
 }
 
@@ -100,7 +100,7 @@ impl Audited for ApiKeyRecord {
     }
 }
 
-/// Returns a ban as the audit shows it.
+/// Returns a ban as the audit log shows it.
 pub(crate) fn ban_json(ban: &Ban) -> Value {
     let (origin, reason) = match &ban.origin {
         BanOrigin::Limiter => ("limiter", None),

@@ -36,7 +36,7 @@ impl BanOrigin {
 }
 
 impl Ban {
-    /// Makes a ban.
+    /// Creates a ban.
     ///
     /// # Errors
     ///

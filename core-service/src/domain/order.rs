@@ -107,7 +107,7 @@ impl OrderStatus {
     /// Violation for an invalid status.
     pub const UNKNOWN: Violation = Violation::new("status", "must be one of placed, approved, delivered");
 
-    /// Returns the one status that an order must have to enter this one. An order begins as placed.
+    /// Returns the status that an order must have before it can enter this one. An order begins as placed.
     pub(crate) const fn predecessor(self) -> Option<Self> {
         match self {
             Self::Placed => None,

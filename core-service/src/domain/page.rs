@@ -145,7 +145,7 @@ pub struct Page<T> {
 }
 
 impl<T> Page<T> {
-    /// Makes the page of `list` from these rows, of which one more than `size` was read if there is one.
+    /// Cuts these rows to a page of `list`. One row more than `size` was read if there is one.
     pub(crate) fn cut(mut rows: Vec<T>, size: PageSize, list: List, id: impl FnOnce(&T) -> i64) -> Self {
         let more = rows.len() > size.get();
         rows.truncate(size.get());
@@ -170,8 +170,10 @@ impl PageTokens {
     }
 
     /// Violation for a token that was changed, or belongs to another list or other filters.
-    pub(crate) const FOREIGN: Violation =
-        Violation::new("page_token", "must be the unchanged one of the page before, with the same filters");
+    pub(crate) const FOREIGN: Violation = Violation::new(
+        "page_token",
+        "must be the one returned with the previous page, unchanged, for the same filters",
+    );
 
     /// Returns the token of the page that follows the row with this position. It is opaque to clients, like
     /// [`PageToken`].
@@ -268,14 +270,15 @@ mod tests {
         assert!(matches!(refusal, PetStoreError::InvalidParameter(_)), "{refusal:?}");
         assert_eq!(
             refusal.to_string(),
-            "page_size must not be negative; cursor must be the unchanged one of the page before"
+            "page_size must not be negative; \
+             cursor must be the one returned with the previous page, unchanged"
         );
         let refusal = ListPets::parse(-1, "damaged", Err(PetStatus::UNKNOWN)).unwrap_err();
         assert!(matches!(refusal, PetStoreError::Invalid(_)), "{refusal:?}");
         assert_eq!(
             refusal.to_string(),
             "page_size must not be negative; status must be one of available, pending, sold; \
-             cursor must be the unchanged one of the page before"
+             cursor must be the one returned with the previous page, unchanged"
         );
     }
 

@@ -62,7 +62,7 @@ pub struct RefusalCount {
 }
 
 impl RefusalCount {
-    /// Makes a count.
+    /// Creates a count.
     ///
     /// # Errors
     ///

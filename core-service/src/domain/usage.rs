@@ -19,7 +19,7 @@ pub(crate) struct UsageMinute {
 }
 
 impl UsageMinute {
-    /// Makes the counts that a gateway reports.
+    /// Creates the counts that a gateway reports.
     ///
     /// # Errors
     ///

@@ -88,7 +88,7 @@ impl Security {
         self.requires_certificate || self.token.is_some()
     }
 
-    /// Returns the TLS settings, which are not needed any more once the server has them.
+    /// Returns the TLS settings, which are not needed after the server has them.
     pub(super) fn take_tls(&mut self) -> Option<ServerTlsConfig> {
         self.tls.take()
     }

@@ -189,12 +189,12 @@ metrics! {
     pub(crate) struct CallMetrics {
         durations: HistogramVec = durations(
             "rpc_server_call_duration_seconds",
-            "How long gRPC calls took in the core.",
+            "Duration of gRPC calls in the core.",
             &["rpc_method"],
         ),
         failures: IntCounterVec = counters(
             "petstore_rpc_failures_total",
-            "gRPC calls that the core refused or failed, by the reason in their ErrorInfo.",
+            "gRPC calls that the core refused or that failed, by the reason in their ErrorInfo.",
             &["rpc_method", "code"],
         ),
     }

@@ -50,7 +50,7 @@ pub(super) struct Limits {
     pub(super) internal_in_flight: usize,
     /// Messages of unanswered calls of tools.
     pub(super) tools_in_flight: usize,
-    /// Divisor of the three above for one connection, so that others are left the rest.
+    /// Divisor of the three above for one connection, so that the rest is left to others.
     pub(super) connection_share: usize,
 }
 

@@ -94,7 +94,7 @@ impl Call {
     /// Returns the status for a call whose message is not received. Any caller could repeat it at will, so no
     /// log line is above debug.
     fn refuse(&self, error: &PetStoreError) -> Status {
-        tracing::debug!(rpc = self.method.path, "a call failed before its message was whole: {error}");
+        tracing::debug!(rpc = self.method.path, "a call failed before its message was complete: {error}");
         self.calls.answered(self.method, self.begin.elapsed(), Some(error));
         let mut status = status::without_log(self.id.as_ref().map(CallId::as_str), error);
         if let Some(id) = self.id.clone() {

@@ -24,7 +24,7 @@ pub struct GrpcServerLimits {
 }
 
 /// Serves every service, with health and reflection, to callers that `security` admits, until `shutdown`.
-/// Then no connection is accepted any more, clients are sent GOAWAY, and the calls in flight have
+/// Then it accepts no more connections and sends GOAWAY to clients. The calls in flight have
 /// [`GrpcServerLimits::drain_deadline`] to end before they are cut off.
 ///
 /// # Errors
@@ -57,9 +57,9 @@ pub fn serve(
             .concurrency_limit_per_connection(MAX_STREAMS as usize)
             .load_shed(true)
             .http2_max_header_list_size(8 * 1024)
-            // Streams that a peer may open and reset before it is taken for an attacker
+            // Streams that a peer may open and reset before it is treated as an attacker
             .http2_max_pending_accept_reset_streams(Some(20))
-            // Frames of streams already reset by the server before the peer is taken for an attacker. A
+            // Frames of streams already reset by the server before the peer is treated as an attacker. A
             // caller whose calls were refused still sends what is in flight, up to the connection's window:
             // 64 frames of 16 KiB.
             .http2_max_local_error_reset_streams(Some(1_024))

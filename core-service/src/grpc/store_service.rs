@@ -31,7 +31,7 @@ pub(super) async fn page(core: &Core, request: ListOrdersRequest) -> Result<List
 }
 
 async fn place(core: &Core, request: PlaceOrderRequest) -> Result<PlaceOrderResponse> {
-    let order = request.order.unwrap_or_default(); // an order without members says best what it lacks
+    let order = request.order.unwrap_or_default(); // an empty order fails with all its missing members
     let new = NewOrder::parse(order.pet_id, order.quantity, order.ship_date)?;
     let order = core.store.insert_order(new).await?;
     Ok(PlaceOrderResponse { order: Some(wire(&order)) })

@@ -52,8 +52,8 @@ impl Store {
         Box::pin(async move { Ok(!self.all(account::Entity::find().limit(1)).await?.is_empty()) })
     }
 
-    /// Returns a page of accounts, newest first, with one more than the page has. With the first page comes
-    /// the number of all that the filters leave.
+    /// Returns a page of accounts, newest first, with one more than the page has. The first page includes the
+    /// total after filtering.
     pub(crate) async fn list_accounts(
         &self,
         list: ListAccounts,

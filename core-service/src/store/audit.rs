@@ -1,4 +1,5 @@
-//! The audit in the database. Nothing here changes or removes an event, and the database itself refuses both.
+//! The audit log in the database. Nothing here changes or removes an event, and the database itself refuses
+//! both.
 
 use petstore_clock::{UnixMillis, parse_timestamp};
 use petstore_proto::admin::v1::AuditEvent;
@@ -17,8 +18,8 @@ use super::{
 use crate::domain::{Actor, ApiKeyRecord, Audited, Change, ListAuditEvents, PetStoreError, Subject};
 
 impl Store {
-    /// Returns a page of events, newest first, with one more than the page has. With the first page comes the
-    /// number of all that the filters leave.
+    /// Returns a page of events, newest first, with one more than the page has. The first page includes the
+    /// total after filtering.
     pub(crate) async fn list_audit_events(
         &self,
         list: ListAuditEvents,

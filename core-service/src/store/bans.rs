@@ -26,7 +26,7 @@ use crate::domain::{
 
 impl Store {
     /// Stores a ban that a gateway imposed, unless the stored note outweighs it. Returns the state stored
-    /// afterwards, and the revision as of which that is true. An unknown key has no ban.
+    /// afterwards, and the revision of that state. An unknown key has no ban.
     pub(crate) async fn report_ban(
         &self,
         key_id: &str,
@@ -135,7 +135,7 @@ impl Store {
 
     /// Returns the bans in force after a position (start and key of the last ban of the page before), newest
     /// first, at most `limit`, of one account if it is given, each with its start. A revoked or expired key
-    /// has none. With the first page comes the number of all.
+    /// has none. The first page includes the total.
     ///
     /// # Errors
     ///

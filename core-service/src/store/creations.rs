@@ -24,7 +24,7 @@ impl Store {
         let key = self.creates.begin(key).ok_or(PetStoreError::RequestInProgress)?;
         let work = async {
             let mut lost_connections = 0;
-            // Once more after an expired key was removed, and once more on another connection.
+            // A second time after an expired key was removed, and a third time on another connection.
             for _ in 0..3 {
                 match Box::pin(self.creates.add(&new, Some((&key, now)))).await {
                     Ok(Some(id)) => return Ok(Created { pet: new.with_id(id), replayed: false }),

@@ -36,7 +36,7 @@ pub(super) fn is_passing(error: &DbErr) -> bool {
     is_lost_connection(error) || is_lost_race(error) || matches!(sqlx_error(error), Some(sqlx::Error::Io(_)))
 }
 
-/// Returns `true` if the database calls its own content damaged.
+/// Returns `true` if the database reports that its content is damaged.
 pub(super) fn is_damage(error: &sqlx::Error) -> bool {
     matches!(sqlite_code(error), Some(11 | 26)) // CORRUPT, NOTADB
         || matches!(sqlstate(error), Some("XX001" | "XX002"))
@@ -127,13 +127,13 @@ pub(super) fn is_not_permitted(error: &DbErr) -> bool {
     matches!(sqlx_error(error).and_then(sqlite_code), Some(3 | 8 | 14)) // PERM, READONLY, CANTOPEN
 }
 
-/// Returns `true` if the file is damaged, or no database.
+/// Returns `true` if the file is damaged, or is not a database.
 pub(super) fn is_no_database(error: &DbErr) -> bool {
     sqlx_error(error).is_some_and(is_damage)
 }
 
 /// Returns `true` if the error can pass without a new release of this service: the file is locked, the disk
-/// is full or cannot be read or written, memory is short. Returns `None` if it is no error of SQLite.
+/// is full or cannot be read or written, memory is short. Returns `None` if it is not an error of SQLite.
 fn is_outage_of_sqlite(error: &DbErr) -> Option<bool> {
     let code = sqlite_code(sqlx_error(error)?)?;
     Some(matches!(code, 5 | 6 | 7 | 8 | 10 | 13 | 14)) // also NOMEM, READONLY, IOERR, FULL

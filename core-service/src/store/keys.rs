@@ -107,7 +107,7 @@ impl Store {
     }
 
     /// Returns a page of keys after a position, of one account if it is given, newest first, with one more
-    /// than the page has. With the first page comes the number of all.
+    /// than the page has. The first page includes the total.
     pub(crate) async fn list_keys(
         &self,
         account: Option<AccountId>,
@@ -136,7 +136,7 @@ impl Store {
         record(row, name_of(account))
     }
 
-    /// Revokes a key permanently. A key that is revoked already stays unchanged.
+    /// Revokes a key permanently. A key that is already revoked stays unchanged.
     ///
     /// # Errors
     ///
@@ -230,7 +230,7 @@ async fn insert(
     Ok(record)
 }
 
-/// Makes a key, and its row without an account. An expiry must be in the future.
+/// Creates a key, and its row without an account. An expiry must be in the future.
 fn issue(
     environment: Environment,
     label: Option<Remark>,

@@ -15,7 +15,7 @@ metrics! {
     pub(crate) struct StatementMetrics {
         durations: HistogramVec = durations(
             "db_client_operation_duration_seconds",
-            "How long SQL statements took, without the wait for a connection.",
+            "Duration of SQL statements, without the wait for a connection.",
             &["db_system_name", "db_operation_name"],
         ),
         failures: IntCounterVec = counters(
@@ -91,7 +91,7 @@ fn describe([system, operation]: [&'static str; 2], sql: &str) -> SpanDescriptio
     SpanDescription { name: format!("{operation} {table}").into(), attributes }
 }
 
-/// Returns the table that the statement is about: the first one that it adds to, or else the first one that
+/// Returns the table that the statement is about: the first one that it adds to, otherwise the first one that
 /// it names. In a transaction it is the last one that it adds to.
 fn table(sql: &str) -> Option<&str> {
     let after = |keywords: &'static [&str]| {

@@ -17,7 +17,7 @@ pub struct OpenOptions {
     pub quick_check: bool,
 }
 
-/// Judges the schema, and migrates it if the options say so. `status` and `up` work on it, and wait for other
+/// Checks the schema, and migrates it if the options say so. `status` and `up` work on it, and wait for other
 /// processes that do.
 pub(super) async fn prepare_schema<S, U>(
     url: &DatabaseUrl,
@@ -71,7 +71,7 @@ fn version(schema: &[Migration]) -> u32 {
     applied.and_then(|migration| migration.name.get(1..5)?.parse().ok()).unwrap_or(0)
 }
 
-/// Reason for which the store cannot be opened, in one line for an operator.
+/// Reason why the store cannot be opened, in one line for an operator.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The file does not exist, and must not be created.

@@ -20,8 +20,8 @@ use super::{
 use crate::domain::{Actor, Change, KEPT, Operator, PetStoreError, Subject};
 
 impl Store {
-    /// Opens a session of the actor, whose token this is. The token of a session opens no other one, or a
-    /// session could last indefinitely.
+    /// Opens a session of the actor, whose token this is. A session's token cannot open another session,
+    /// because sessions could then last indefinitely.
     ///
     /// # Errors
     ///
@@ -99,7 +99,8 @@ async fn record(
     after: Option<Value>,
     now: UnixMillis,
 ) -> Result<(), DbErr> {
-    // An operator's sign-ins from one address leave one event a minute, so that they cannot flood the audit.
+    // An operator's sign-ins from one address leave one event a minute, so that they cannot flood the audit
+    // log.
     if audit::has_since(transaction, actor, action, now.minus(Duration::from_mins(1))).await? {
         return Ok(());
     }

@@ -95,7 +95,7 @@ impl Store {
         })
     }
 
-    /// Revokes an operator's token permanently, with immediate effect. An operator that is revoked already
+    /// Revokes an operator's token permanently, with immediate effect. An operator that is already revoked
     /// stays unchanged. Without `force` neither the actor nor the last admin is revoked.
     ///
     /// # Errors
@@ -191,7 +191,7 @@ impl Store {
     }
 
     /// Returns the operators after a position, newest first, with their positions: one more than a page has.
-    /// With the first page comes the number of all.
+    /// The first page includes the total.
     pub(crate) async fn list_operators(
         &self,
         size: PageSize,
@@ -202,8 +202,8 @@ impl Store {
         Ok((operators.collect::<Result<_, PetStoreError>>()?, total))
     }
 
-    /// Returns the operator that this token, or session's token, belongs to. Neither the operator may be
-    /// revoked nor the session have expired. Records the use.
+    /// Returns the operator that this token, or session's token, belongs to. The operator must not be
+    /// revoked, and the session must not have expired. Records the use.
     pub(crate) async fn authenticate_operator(
         &self,
         token: &OperatorToken,
@@ -231,7 +231,7 @@ impl Store {
             });
             if let Err(error) = noted.await {
                 // The next call tries again.
-                tracing::debug!("the use of an operator token was not noted: {error}");
+                tracing::debug!("the use of an operator token was not recorded: {error}");
             }
         }
         Ok(Some(operator))

@@ -38,8 +38,8 @@ impl Store {
         rows.pop().map(Order::try_from).transpose()
     }
 
-    /// Returns one page. The cost does not depend on the position: the page begins by key where the page
-    /// before ended.
+    /// Returns one page. The cost does not depend on the position: the page begins by key after the last row
+    /// of the previous one.
     pub(crate) async fn list_orders(&self, list: ListOrders) -> Result<Page<Order>, PetStoreError> {
         let mut query = order::Entity::find().order_by_asc(order::Column::Id);
         if let Some(after) = list.after {
@@ -51,8 +51,8 @@ impl Store {
         Ok(Page::cut(orders, list.size, List::Orders, |order| order.id.0))
     }
 
-    /// Advances an order to `to`, if its status is the one right before that. It is one statement, so that
-    /// exactly one of any number of concurrent calls succeeds.
+    /// Advances an order to `to`, if its status is the one before that. It is one statement, so that exactly
+    /// one of any number of concurrent calls succeeds.
     pub(crate) async fn advance_order(&self, id: OrderId, to: OrderStatus) -> Result<Order, PetStoreError> {
         self.transaction_beside_others(move |transaction| {
             Box::pin(async move {

@@ -52,7 +52,7 @@ impl Store {
     }
 
     /// Returns one page, from a replica if there is one. The cost does not depend on the position: the page
-    /// begins by key where the page before ended.
+    /// begins by key after the last row of the previous one.
     pub(crate) async fn list_pets(&self, list: ListPets) -> Result<Page<Pet>, PetStoreError> {
         let limit = list.size.get() + 1; // one more shows if another page follows
         let on_replica = self.read_from_replica(|replica| async move { replica.list(list, limit).await });

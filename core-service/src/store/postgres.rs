@@ -83,7 +83,7 @@ enum Use {
 fn settings(address: &PostgresAddress, connections: usize, of: Use, health: &Health) -> Settings {
     let is_read_only = matches!(of, Use::Reads | Use::BatchedReads);
     // Statements of batches are written so that one plan is right for all values, and planning them each time
-    // would cost more than executing them. Of other statements a generic plan could read far more rows than
+    // would cost more than executing them. For other statements, a generic plan could read far more rows than
     // necessary.
     let is_batched = matches!(of, Use::BatchedReads | Use::BatchedWrites);
     let plans = if is_batched { "force_generic_plan" } else { "force_custom_plan" };

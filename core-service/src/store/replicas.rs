@@ -58,7 +58,7 @@ impl Store {
             if !replica.may_replicate(url) {
                 return Err(OpenError::NotReplicated);
             }
-            let health = Health::default(); // damage of a replica is none of the store
+            let health = Health::default(); // damage of a replica is not damage of the store
             let connections = postgres::reader(address, &health);
             all.push(Replica {
                 url: replica.to_string().into(),
@@ -143,7 +143,7 @@ impl Replicas {
     /// Returns the metric of the number of replicas in use.
     pub(super) fn metrics(&self) -> Box<dyn Collector> {
         let all = Arc::clone(&self.all);
-        let used = gauge("petstore_replicas_used", "Replicas of the store that pets are read from.");
+        let used = gauge("petstore_replicas_used", "Replicas in use, from which pets are read.");
         Sampled::boxed(used, move |used: &IntGauge| {
             let count = all.iter().filter(|replica| replica.is_usable()).count();
             used.set(i64::try_from(count).unwrap_or(i64::MAX));

@@ -41,8 +41,8 @@ fn connections(options: SqliteConnectOptions, connections: usize, health: Health
         target: Target::Sqlite(Box::new(options)),
         connections,
         is_for_writes: false,
-        job_timeout: None, // to close a connection does not stop what SQLite is doing
-        lifetimes: None,   // a file does not hang up
+        job_timeout: None, // closing a connection does not stop what SQLite is doing
+        lifetimes: None,   // a file does not close connections
         health,
     })
 }

@@ -182,7 +182,7 @@ impl Store {
     }
 }
 
-/// Makes the query for the sums of all counts by period, since a period.
+/// Returns the query for the sums of all counts by period, since a period.
 fn sums(
     table: &'static str,
     period: &'static str,
@@ -200,8 +200,8 @@ fn sums(
     query
 }
 
-/// Makes the query for the accounts that have most of one count since a period: `name`, `sum`, and the `last`
-/// period with any.
+/// Returns the query for the accounts that have most of one count since a period: `name`, `sum`, and the
+/// `last` period with any.
 fn most_of(
     table: &'static str,
     period: &'static str,

@@ -1,8 +1,8 @@
 //! API keys: their format, checksum and digest.
 //!
 //! A key is `pet_live_` (staging: `pet_test_`), 30 base62 characters from a cryptographically secure
-//! generator (178 bits) and 6 base62 characters of CRC-32 over all that precedes: 45 characters, matched by
-//! `pet_(live|test)_[0-9A-Za-z]{36}`. The checksum refuses typing errors and junk before any look-up; only
+//! generator (178 bits) and 6 base62 characters of CRC-32 over everything before them: 45 characters, matched
+//! by `pet_(live|test)_[0-9A-Za-z]{36}`. The checksum refuses typing errors and junk before any look-up; only
 //! the SHA-256 [`KeyDigest`] is ever stored, which is enough for a secret of more than 112 bits (OWASP ASVS
 //! 6.5.2).
 //!
@@ -21,7 +21,7 @@
 //!
 //! [`OperatorToken`] is the credential of an operator or of a session that an operator has opened. It has the
 //! same form, with other prefixes. [`ServiceToken`] is the secret between gateway and core. Clients do not
-//! have it. [`PageToken`] is no secret: it has its home here because gateway and core both judge it.
+//! have it. [`PageToken`] is not a secret. It is here because gateway and core both parse it.
 
 use std::{borrow::Cow, fmt, str::FromStr};
 

@@ -46,7 +46,7 @@ const VERSION: u8 = 1;
 
 impl PageToken {
     /// Fault of a token that was changed, or that never was a token, as text after the parameter's name.
-    pub const DAMAGED: &str = "must be the unchanged one of the page before";
+    pub const DAMAGED: &str = "must be the one returned with the previous page, unchanged";
 
     /// Parses the token of a page of the list. A token of pets with one status is valid in the list of all
     /// pets, which it narrows to that status.
@@ -80,7 +80,7 @@ impl PageToken {
 
     fn checksum(self) -> u32 {
         let mut hasher = crc32fast::Hasher::new();
-        hasher.update(b"petstore page token"); // so that not just any CRC-32 will do
+        hasher.update(b"petstore page token"); // so that a plain CRC-32 does not match
         hasher.update(&[VERSION, self.list.number()]);
         hasher.update(&self.last_id.to_be_bytes());
         hasher.finalize()

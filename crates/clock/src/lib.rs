@@ -1,5 +1,5 @@
-//! Time as an argument, and the one home of conversions between forms of time: Unix time, protobuf's
-//! timestamps, RFC 3339, UTC days and minutes.
+//! Time as an argument, and the conversions between forms of time: Unix time, protobuf's timestamps, RFC
+//! 3339, UTC days and minutes.
 //!
 //! Code that needs the current time takes a [`Clock`]. In production that is [`Clock::system`]; a test takes
 //! [`Clock::manual`] and moves it, instead of waiting.

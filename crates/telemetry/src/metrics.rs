@@ -1,8 +1,8 @@
 //! Metrics, as Prometheus reads them.
 //!
-//! A part of the service makes its metrics when it is created and returns them as [`Collectors`]. The process
-//! that runs the part shows them in an [`Exposition`]. Nothing is global, so that several services can live
-//! in one process and each shows its own.
+//! A part of the service creates its metrics when it is created and returns them as [`Collectors`]. The
+//! process that runs the part shows them in an [`Exposition`]. Nothing is global, so that several services
+//! can run in one process and each shows its own metrics.
 //!
 //! Names and labels are constants, and a label's values come from an enum: nothing from a request
 //! becomes one. Names follow OpenTelemetry's semantic conventions where these have one, in the spelling
@@ -74,8 +74,8 @@ impl Drop for GaugeGuard {
     }
 }
 
-/// Declares the metrics of a part as a struct, each field with the function that makes it. `default()` makes
-/// all of them, and `collectors()` returns them.
+/// Declares the metrics of a part as a struct, each field with the function that creates it. `default()`
+/// creates all of them, and `collectors()` returns them.
 #[macro_export]
 macro_rules! metrics {
     ($(#[$about:meta])* $vis:vis struct $name:ident {

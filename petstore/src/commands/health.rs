@@ -49,8 +49,8 @@ pub(crate) fn run(settings: &HealthSettings) -> Result<(), CliError> {
     if is_ready { Ok(()) } else { Err(CliError::NotReady) }
 }
 
-/// Returns `true` if the process is ready for requests, and the answer of `/readyz`, which is JSON or else
-/// null. Returns `None` if there is no answer.
+/// Returns `true` if the process is ready for requests, and the answer of `/readyz`, which is null if it is
+/// not JSON. Returns `None` if there is no answer.
 async fn readiness(url: &str) -> Option<(bool, Value)> {
     let http: Client<_, Body> = Client::builder(TokioExecutor::new()).build_http();
     let response = http.get(format!("{url}/readyz").parse().ok()?).await.ok()?;

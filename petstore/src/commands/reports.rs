@@ -33,7 +33,7 @@ pub(crate) struct UsageSettings {
     #[arg(long, value_name = "ID")]
     key: Option<String>,
 
-    /// Show each key in rows of its own; requires `--by minute`
+    /// Show each key in separate rows; requires `--by minute`
     #[arg(long)]
     by_key: bool,
 

@@ -113,7 +113,7 @@ impl FirstSecret {
 /// Files of one secret.
 #[derive(Clone)]
 struct Files {
-    /// File that holds the secret in the end.
+    /// Final file of the secret.
     secret: PathBuf,
     /// File that holds the secret until the store has it too. Its name begins with the store's, so it belongs
     /// to no other store in the folder.

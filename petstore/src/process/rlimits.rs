@@ -2,21 +2,21 @@
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 
-/// Forbids core dumps, which would contain keys, tokens and passwords, and keeps other processes of the same
+/// Disables core dumps, which would contain keys, tokens and passwords, and keeps other processes of the same
 /// user from reading this one's memory. If the system refuses, that is logged and the process serves anyway.
 pub(crate) fn forbid_core_dumps() {
     let none = Rlimit { current: Some(0), maximum: Some(0) };
-    // Set only if necessary: a system may forbid the call itself.
+    // Set only if necessary: a system may refuse the call itself.
     if getrlimit(Resource::Core) != none
         && let Err(error) = setrlimit(Resource::Core, none)
     {
-        tracing::warn!(%error, "could not forbid core dumps");
+        tracing::warn!(%error, "could not disable core dumps");
     }
     // The limit does not apply to a program that the kernel pipes core dumps to.
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
         tracing::warn!(
             %error,
-            "could not forbid core dumps to a program: they would contain keys and passwords"
+            "could not disable core dumps that are piped to a program: they would contain keys and passwords"
         );
     }
 }

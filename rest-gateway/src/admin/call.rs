@@ -35,7 +35,7 @@ use crate::{
 /// Maximum duration of a call.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Header fields that a call takes over from its request, and the address that the request came from.
+/// Header fields that a call copies from its request, and the address that the request came from.
 #[derive(Debug)]
 pub(super) struct Credentials(HeaderMap);
 
@@ -63,7 +63,7 @@ impl Credentials {
             authorization.set_sensitive(true);
         }
         if let Ok(client) = HeaderValue::try_from(client.to_canonical().to_string()) {
-            own.insert(HeaderName::from_static("petstore-client-address"), client); // for the audit
+            own.insert(HeaderName::from_static("petstore-client-address"), client); // for the audit log
         }
         Ok(Self(own))
     }
@@ -101,7 +101,7 @@ impl CallRecord {
     }
 }
 
-/// Makes the call. It is not repeated when its answer is lost: most methods change something.
+/// Makes the call. It is not retried if its answer is lost, because most methods change something.
 pub(super) async fn call(
     core: &TracedTransport,
     method: &AdminMethod,
@@ -126,7 +126,7 @@ pub(super) async fn call(
 }
 
 /// Calls a method of `AdminService`. The request is a JSON object with the fields of the method's message,
-/// and the answer is the body that the admin API answers with. The metadata is sent with the call.
+/// and the answer is the body of the admin API's response. The metadata is sent with the call.
 ///
 /// # Errors
 ///
@@ -166,7 +166,7 @@ where
     timeout(deadline, answer).await.map_err(elapsed)?
 }
 
-/// Codec of messages that are known by their descriptors alone.
+/// Codec of messages that are known only by their descriptors.
 struct DynamicCodec(MessageDescriptor);
 
 impl Codec for DynamicCodec {

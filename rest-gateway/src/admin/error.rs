@@ -21,7 +21,7 @@ pub(super) enum AdminError {
     /// Refusal by the core, with its own message.
     #[error("{message}")]
     Refused { reason: AdminErrorReason, message: String, retry_after: Option<Duration> },
-    #[error("the core has no admin API: is it of an older release?")]
+    #[error("the core has no admin API: is it an older release?")]
     NotServed,
     #[error(transparent)]
     Api(#[from] ApiError),

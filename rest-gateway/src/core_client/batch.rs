@@ -3,14 +3,14 @@
 //!
 //! # The rule of gathering
 //!
-//! Four queues share the cost of a round trip by one rule, and name its parts alike: calls to the core (this
-//! file), decisions in Redis (`rate_limit/redis/batch.rs`), look-ups of keys (`keys/lookups.rs`) and
-//! statements of the database (`core-service/src/store/connection/batches.rs`).
+//! Four queues share the cost of a round trip by one rule, and use the same names for its parts: calls to the
+//! core (this file), decisions in Redis (`rate_limit/redis/batch.rs`), look-ups of keys (`keys/lookups.rs`)
+//! and statements of the database (`core-service/src/store/connection/batches.rs`).
 //!
 //! - An entry is put into the **queue**. If its caller gives up while it is there, it is not sent.
-//! - A **batch** needs a **slot**, of which there are few. While one is free, an entry is sent at once: none
-//!   waits for others to arrive. While none is free, entries stay in the queue.
-//! - To **gather** is to fill a batch with what is in the queue, up to the bounds of a batch. Before that, a
+//! - A **batch** needs a **slot**, of which there are few. While one is free, an entry is sent at once,
+//!   without waiting for others to arrive. While none is free, entries stay in the queue.
+//! - To **gather** is to fill a batch with entries of the queue, up to the bounds of a batch. Before that, a
 //!   batch yields to the scheduler a few times so that tasks that are ready can join it. An entry that is
 //!   alone yields fewer times, because no others can be expected.
 //! - The batch is **in flight** until its entries are answered. Its slot is free again then, or earlier where
@@ -243,7 +243,7 @@ struct InFlight {
     callers: Vec<Option<oneshot::Sender<Reply>>>,
     /// Calls that are not answered, including those whose callers have given up.
     unanswered: usize,
-    /// Position before which no caller waits any more.
+    /// Position before which no caller is waiting.
     first: usize,
     /// `true` if a caller has given up.
     is_given_up: bool,

@@ -64,7 +64,7 @@ pub(crate) struct CoreBreaker {
     outages: IntCounter,
 }
 
-/// The core was not called, or its answer was no longer awaited, because it answers no calls.
+/// The core was not called, or its answer was not awaited, because it does not answer calls.
 #[derive(Debug, thiserror::Error)]
 #[error("the core does not answer")]
 pub(super) struct CoreNotAnswering;
@@ -78,11 +78,11 @@ impl CoreBreaker {
             last_answered: Mutex::new(None),
             opened: gauge(
                 "petstore_core_breaker_open",
-                "1 while the core does not answer and calls to it fail at once.",
+                "1 while the core does not answer and calls to it fail immediately.",
             ),
             outages: counter(
                 "petstore_core_outages_total",
-                "Times at which the core was found not to answer.",
+                "Outages of the core: times at which it was found not to answer.",
             ),
         })
     }

@@ -51,7 +51,7 @@ pub enum InvalidCoreAddress {
     /// https without an authority to trust.
     #[error("https needs the authority of the core's certificate, in --core-ca")]
     NoAuthority,
-    /// An authority without https, where there is no certificate to verify.
+    /// An authority without https, which has no certificate to verify.
     #[error("there is no TLS without https:// in --core-url")]
     NotEncrypted,
     /// The authority is not a certificate.

@@ -35,7 +35,7 @@ fn is_final_refusal(status: &Status) -> bool {
     matches!(status.code(), Code::InvalidArgument | Code::OutOfRange)
 }
 
-/// Judges the answers to reports of one kind. The log gets one line when the core begins to refuse them,
+/// Evaluates the answers to reports of one kind. The log gets one line when the core begins to refuse them,
 /// instead of one for each.
 #[derive(Debug)]
 pub(crate) struct ReportAnswers {

@@ -48,11 +48,14 @@ pub(super) fn named(core: CoreTransport) -> NamedTransport {
 }
 
 /// Accepts answers of a gRPC server: HTTP status 200, or a `grpc-status` with any HTTP status (gRPC over
-/// HTTP2, "HTTP2 Transport Mapping"). Any other answer is from a proxy on the way, and its body is not a
+/// HTTP2, "HTTP2 Transport Mapping"). Any other answer is from a proxy in between, and its body is not a
 /// message.
 fn grpc_only(response: Response<Body>) -> Result<Response<Body>, TransportError> {
     if response.status() == StatusCode::OK || response.headers().contains_key(Status::GRPC_STATUS) {
         return Ok(response);
     }
-    Err(TransportError::new(format!("HTTP status {} from between here and the core", response.status())))
+    Err(TransportError::new(format!(
+        "HTTP status {} from a server between this gateway and the core",
+        response.status()
+    )))
 }

@@ -49,7 +49,7 @@ impl From<&Status> for ApiError {
 }
 
 /// Returns the reason in the status's `ErrorInfo` (AIP-193), if the core may give it. Other reasons are
-/// decided here, from what only HTTP can express. Above all a 429 is never passed on, because its header
+/// decided here, from what only HTTP can express. In particular a 429 is never passed on, because its header
 /// fields would not agree with it.
 fn named_reason(status: &Status) -> Option<ErrorReason> {
     let info = status.get_details_error_info().filter(|info| info.domain == ERROR_DOMAIN)?;

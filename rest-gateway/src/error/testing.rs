@@ -17,12 +17,12 @@ pub(crate) fn sample(reason: ErrorReason, documented: &str) -> ApiError {
         R::InvalidParameter => {
             ApiError::InvalidParameter("limit must be a whole number from 1 to 100".to_owned())
         }
-        R::InvalidCursor => {
-            ApiError::InvalidCursor("cursor must be the unchanged one of the page before".to_owned())
-        }
+        R::InvalidCursor => ApiError::InvalidCursor(
+            "cursor must be the one returned with the previous page, unchanged".to_owned(),
+        ),
         R::InvalidRequest => ApiError::InvalidHost,
         R::MalformedJson => {
-            ApiError::MalformedJson("the body must be JSON whose objects name each member once".to_owned())
+            ApiError::MalformedJson("the body must be JSON without duplicate members".to_owned())
         }
         R::MissingApiKey => ApiError::MissingApiKey,
         R::InvalidApiKey => ApiError::InvalidApiKey,

@@ -108,7 +108,7 @@ impl ImposedBans {
             Some(LastBan::Banned(last, _)) => Some(last),
             Some(LastBan::Lifted(_)) | None => None,
         };
-        // Removes bans that make no other longer.
+        // Removes bans that no longer prolong the next one.
         by_key.retain(|_, ban| now < ban.period.until.plus(BanPeriod::MEMORY));
         let (key_id, period) = (Arc::clone(&key.key_id), BanPeriod::following(last, from));
         let ban = ImposedBan {

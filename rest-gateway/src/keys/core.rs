@@ -74,8 +74,8 @@ impl KeyService {
         self.answered_once.load(Ordering::Relaxed) && !self.is_away.load(Ordering::Relaxed)
     }
 
-    /// Returns what the core knows of at most 1,000 keys. While the core is known to be away it is not asked,
-    /// so that no request waits for the deadline. [`Self::list_changes`] detects its return.
+    /// Returns the core's data on at most 1,000 keys. While the core is known to be away it is not asked, so
+    /// that no request waits for the deadline. [`Self::list_changes`] detects its return.
     pub(super) async fn resolve(&self, digests: &[KeyDigest]) -> Result<ResolveKeysResponse, CoreAway> {
         if self.is_away.load(Ordering::Relaxed) {
             return Err(CoreAway);
@@ -100,7 +100,7 @@ impl KeyService {
         })
     }
 
-    /// Returns what the core knows of the key with this identifier.
+    /// Returns the core's data on the key with this identifier.
     pub(super) async fn find(&self, key_id: &str) -> Result<ResolveKeysResponse, CoreAway> {
         let question = ResolveKeysRequest { key_id: key_id.to_owned(), ..ResolveKeysRequest::default() };
         let mut client = self.client.clone();

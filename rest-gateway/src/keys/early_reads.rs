@@ -10,8 +10,8 @@ use crate::rate_limit::{Decision, Outcome};
 /// The early reads of an account: no more than it was last seen to have requests left.
 #[derive(Debug, Default)]
 pub(crate) struct EarlyReads {
-    /// Requests that the account had left after its last decision, up to 128: more reads of an account
-    /// are never in flight, and while more is left, no request changes this.
+    /// Requests that the account had left after its last decision, up to 128: an account never has more reads
+    /// in flight, and while more are left, no request changes this.
     left: AtomicU64,
     /// Early reads that the limiter has not decided on.
     undecided: AtomicU64,
@@ -30,7 +30,7 @@ impl EarlyReads {
         begun.is_ok().then(|| EarlyRead(Arc::clone(self)))
     }
 
-    /// Notes the quota that a decision left to the account. `None` is a refusal of another cause, such as a
+    /// Records the quota that a decision left to the account. `None` is a refusal of another cause, such as a
     /// ban.
     pub(crate) fn note_decision(&self, decision: Option<&Decision>) {
         let left = match decision {

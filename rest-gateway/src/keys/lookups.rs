@@ -159,7 +159,7 @@ impl<T: Clone + Send + Sync + 'static> Gatherer<T> {
     fn begin(&self, batch: Vec<Queued<T>>, slot: OwnedSemaphorePermit) {
         let call = (self.shared.call)(batch.iter().map(|queued| queued.digest).collect());
         let call = async move {
-            let _slot = slot; // until the answer has arrived, or no look-up waits for it any more
+            let _slot = slot; // until the answer has arrived, or no look-up waits for it
             call.await
         };
         let call = call.boxed().shared();

@@ -10,12 +10,12 @@ metrics! {
     pub(super) struct KeyMetrics {
         cache: IntCounterVec = counters(
             "petstore_key_cache_requests_total",
-            "Requests with a well-formed key, by what the gateway remembered of it.",
+            "Requests with a well-formed key, by the state of the key in the gateway's cache.",
             &["result"],
         ),
         lookups: IntCounterVec = counters(
             "petstore_key_lookups_total",
-            "Look-ups of keys in the core, which share calls, by what came of them.",
+            "Key look-ups in the core, which share calls, by their result.",
             &["result"],
         ),
     }

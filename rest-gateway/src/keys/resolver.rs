@@ -42,7 +42,7 @@ struct Inner {
     clock: Clock,
     changes: Arc<Changes>,
     known: Cache<KeyDigest, Arc<CachedKey>>,
-    /// Time until which a digest is taken for unknown.
+    /// Time until which a digest is treated as unknown.
     unknown: Cache<KeyDigest, UnixMillis>,
     /// Early reads by account.
     early_reads: Cache<i64, Arc<EarlyReads>>,
@@ -188,7 +188,7 @@ impl KeyResolver {
         self.0.core.has_been_ready()
     }
 
-    /// Returns `true` if it listed them the last time.
+    /// Returns `true` if it listed them when it was last asked.
     #[must_use]
     pub fn core_is_up(&self) -> bool {
         self.0.core.is_up()
@@ -252,7 +252,7 @@ impl Inner {
                 return Ok(Arc::new(entry));
             }
         }
-        tracing::debug!("the core's answers about an API key are older than the changes it listed");
+        tracing::debug!("the core's answers about an API key are older than the changes that it listed");
         Err(KeyError::CoreAway)
     }
 

@@ -44,7 +44,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         let guard = RemoveAtEnd { flights: Arc::clone(&self.0), digest, number };
         let look_up = look_up();
         let flight = async move {
-            let _guard = guard; // dropped with the answer, or when no task waits any more
+            let _guard = guard; // dropped with the answer, or when no task is waiting
             look_up.await
         };
         let flight = flight.boxed().shared();

@@ -37,7 +37,7 @@ fn names_its_host(request: &Parts) -> bool {
             None
         }
         (Version::HTTP_2, _, Some(authority)) => Some(authority.as_str()),
-        // The field is younger than HTTP/1.0, whose clients need not send it.
+        // The field was introduced after HTTP/1.0, whose clients need not send it.
         (Version::HTTP_10, None, _) => return true,
         (_, field, _) => field,
     };

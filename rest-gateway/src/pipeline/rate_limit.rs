@@ -37,8 +37,8 @@ impl Admission {
     }
 }
 
-/// Counts the request: against the limit of its operation if its key is valid, or else against the client
-/// address.
+/// Counts the request: against the limit of its operation if its key is valid, and otherwise against the
+/// client address.
 pub(super) async fn admit(
     gateway: &GatewayState,
     context: &RequestContext,
@@ -113,7 +113,8 @@ async fn judge(
     let Some(from) = decision.struck_out_at else { return Ok(Judged { decision, ban_cause: None }) };
     let is_new = gateway.keys.ban(key, from);
     let judged = Judged::new(decision, gateway.keys.last_ban(key).as_ref());
-    // Only for the request that was one too many: other gateways get the same time from their next strike.
+    // Only for the request that exceeded the number of strikes: other gateways get the same time from their
+    // next strike.
     if let Some(ban) = judged.decision.ban
         && is_new
         && from == decision.now

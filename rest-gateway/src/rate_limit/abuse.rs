@@ -11,7 +11,7 @@ const GRACE: u64 = 1_000;
 /// Length of the span in which strikes are counted, in milliseconds. The first strike opens it.
 const STRIKES_SPAN: u64 = 600_000;
 
-/// Number of strikes that are forgiven on any plan.
+/// Number of strikes that are tolerated on any plan.
 const FEWEST_STRIKES: u64 = 100;
 
 /// Maximum time, in milliseconds, by which a span may begin in the future, because the clock was set back
@@ -38,13 +38,13 @@ impl TimeSpan {
     }
 }
 
-/// State of an API key that was refused; the default is that of a key never refused.
+/// State of an API key that was refused; the default is that of a key that was never refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AbuseState {
     /// Refused period: opened by a 429, it ends when that 429's `Retry-After` has passed.
     pub(crate) refused: TimeSpan,
     /// Ten minutes in which strikes are counted. They begin with the first strike, and again with the strike
-    /// that is one too many.
+    /// that exceeds the number.
     pub(crate) striking: TimeSpan,
     /// Number of strikes in them; 0 once there were too many.
     pub(crate) strikes: u64,
@@ -71,7 +71,7 @@ impl AbuseState {
         is_struck_out.then_some(UnixMillis(self.striking.from))
     }
 
-    /// Returns the state after an admitted request. Past the grace period, the request ends the refused
+    /// Returns the state after an admitted request. After the grace period, the request ends the refused
     /// period instead of being a strike: the key is no longer being refused, as after a raised plan.
     pub(crate) fn admitted(self, now: u64) -> Self {
         if self.in_grace(now) { self } else { Self { refused: TimeSpan::default(), ..self } }

@@ -66,7 +66,7 @@ impl RedisLimiter {
     /// The fault of the URLs, if they do not belong together.
     pub fn new(settings: RedisSettings) -> Result<Self, &'static str> {
         if settings.urls.iter().any(RedisUrl::has_tls) {
-            // rustls wants one for the process. Err: it already has one, which is sufficient.
+            // rustls needs one for the process. An error means that it already has one.
             let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
         }
         let deadlines = settings.deadlines;
@@ -77,7 +77,7 @@ impl RedisLimiter {
     /// Connects if necessary, and asks a Cluster for its shards. On each shard it decides on a request that
     /// belongs to no account, with all the work of a decision, including the write. Takes a second at most.
     /// Returns `true` if the eviction policy may evict counters when Redis's memory is full, and so grant
-    /// quota again: any policy but `noeviction`.
+    /// quota again: any policy except `noeviction`.
     ///
     /// # Errors
     /// If Redis, or a shard of it, does not decide.
@@ -130,7 +130,8 @@ impl RedisLimiter {
         Ok(policy::inspect(record, quota, settled_at, now))
     }
 
-    /// Decides on a request that belongs to no account, and writes it as any other. Returns the shard's time.
+    /// Decides on a request that belongs to no account, and writes it like any other. Returns the shard's
+    /// time.
     ///
     /// # Errors
     /// If the shard does not decide.

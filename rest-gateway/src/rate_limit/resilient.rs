@@ -34,7 +34,7 @@ use super::{
 /// Treatment of requests while Redis is unreachable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnRedisFailure {
-    /// Each gateway limits on its own, to its share of the limits.
+    /// Each gateway limits by itself, to its share of the limits.
     #[default]
     Local,
     /// All requests are admitted, with every plan.

@@ -150,7 +150,7 @@ mod tests {
     fn a_faulty_cursor_has_a_code_of_its_own_only_when_it_is_the_only_fault() {
         let pets = |status| List::Pets(status as u8);
         let sold = PageToken { list: pets(PetStatus::Sold), last_id: 7 };
-        let empty = "cursor must be given once, as the page before has it";
+        let empty = "cursor must be given once, as returned with the previous page";
         let refused = |query: &str| refusal(Query::parse(query), pets);
         assert_eq!(refused("cursor="), ApiError::InvalidCursor(empty.to_owned()));
         let limit = "limit must be a whole number from 1 to 100";
@@ -160,7 +160,7 @@ mod tests {
             ("limit=0&cursor=".to_owned(), format!("{limit}; {empty}")),
             (
                 "limit=0&cursor=x".to_owned(),
-                format!("{limit}; cursor must be the unchanged one of the page before"),
+                format!("{limit}; cursor must be the one returned with the previous page, unchanged"),
             ),
             (
                 format!("limit=0&status=pending&cursor={sold}"),

@@ -29,7 +29,7 @@ pub(super) enum ConnectionPhase {
     Request,
 }
 
-/// Phase of an HTTP/1.1 connection and the number of its requests. Clones share them. All but
+/// Phase of an HTTP/1.1 connection and the number of its requests. Clones share them. All except
 /// [`waits_for_app`](Self::waits_for_app) are used by the connection's own task.
 #[derive(Clone, Debug)]
 pub(super) struct Activity(Arc<Shared>);
@@ -150,7 +150,7 @@ impl Activity {
         }
     }
 
-    /// Begins a request, whose head is whole. It lasts until the returned value is dropped.
+    /// Begins a request, whose head is complete. It lasts until the returned value is dropped.
     pub(super) fn request_received(&self) -> RequestInFlight {
         let began = Snapshot((self.now().0 & !PHASES) + NEXT_REQUEST + REQUEST);
         self.note(began);
@@ -306,7 +306,7 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for ObservedStream<I> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // hyper flushes when it has written all that it had.
+        // hyper flushes when it has written everything.
         ready!(Pin::new(&mut self.stream).poll_flush(context))?;
         self.activity.note_unsent(false);
         Poll::Ready(Ok(()))

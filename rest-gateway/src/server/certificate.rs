@@ -148,7 +148,7 @@ pub fn certificate_metrics(certificate: Option<&Certificate>) -> Collectors {
 fn expiry_gauge() -> IntGauge {
     gauge(
         "petstore_https_certificate_expiry_timestamp_seconds",
-        "When the certificate of the HTTPS port ends, in Unix seconds; 0 without one.",
+        "Expiry of the HTTPS certificate, in Unix seconds; 0 without one.",
     )
 }
 

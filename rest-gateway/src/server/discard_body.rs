@@ -5,7 +5,7 @@
 //! answer is sent, or the answer has `Connection: close`.
 //!
 //! HTTP/2 resets the stream of a body that is dropped before its end, and clients that are still sending then
-//! report the reset in place of the answer. So it is discarded after the answer.
+//! report the reset instead of the answer. So it is discarded after the answer.
 //!
 //! A socket that is closed with unread bytes resets the connection, and the client's kernel then throws away
 //! an answer that the client has not read yet (RFC 9112 §9.6). So an HTTP/1.1 connection is closed in two
@@ -161,7 +161,7 @@ async fn discard(body: &mut Incoming, max: usize) -> bool {
 pub(super) async fn lingering_close(mut stream: impl AsyncRead + AsyncWrite + Unpin, limits: &ServerLimits) {
     let close = async {
         stream.shutdown().await?;
-        let mut rest = vec![0; 4096]; // on the heap, so that open connections do not carry it along
+        let mut rest = vec![0; 4096]; // on the heap, so that open connections do not contain it
         let mut taken: usize = 0;
         while taken < limits.max_discarded {
             match stream.read(&mut rest).await? {

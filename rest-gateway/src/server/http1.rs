@@ -113,7 +113,7 @@ impl<'a> Driver<'a> {
                         Some(DueAction::Close) if activity.now().requests() == before => return End::Over,
                         Some(DueAction::Close) => Pin::new(&mut *connection).graceful_shutdown(),
                         Some(DueAction::CutOff) => {
-                            tracing::debug!(%peer, "cut off a connection that did not end when it was to");
+                            tracing::debug!(%peer, "cut off a connection that did not end in time");
                             return End::Overdue;
                         }
                     }
@@ -132,7 +132,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Waits for the first bytes of the next request on a quiet connection. Returns `Break` if the connection
-    /// is to be closed instead.
+    /// should be closed instead.
     pub(super) async fn rest<I: AsyncRead + Unpin>(
         &mut self,
         stream: &mut ObservedStream<I>,
@@ -163,7 +163,7 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// Next step with a connection whose time is up.
+/// Next step for a connection whose time is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DueAction {
     /// Release the memory for requests.
@@ -181,7 +181,7 @@ enum DueAction {
 #[derive(Debug)]
 struct ConnectionTimer<'a> {
     limits: &'a ServerLimits,
-    /// Activity that the connection waits in, since `since`.
+    /// Activity of the connection since `since`.
     activity: Snapshot,
     since: Instant,
     expires_at: Instant,

@@ -74,7 +74,7 @@ pub(super) async fn drive<I: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             }
             () = &mut age => {
                 if closing == Closing::WithinGrace {
-                    tracing::debug!(%peer, "cut off a connection that did not end when it was to");
+                    tracing::debug!(%peer, "cut off a connection that did not end in time");
                     return;
                 }
                 closing = Closing::WithinGrace;
@@ -173,7 +173,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
         let deadline = self.deadline;
         tokio::spawn(async move {
             if timeout(deadline, request).await.is_err() {
-                tracing::debug!("gave up a request whose answer was not taken");
+                tracing::debug!("cancelled a request whose response was not read");
             }
             drop(counted);
         });

@@ -260,7 +260,7 @@ async fn a_client_that_never_reads_is_closed() {
     let limits = ServerLimits { write_stall: SHORT_TIMEOUT, ..patient() };
     let server = Running::start_over(None, app(), limits, ConnectionSlots::new(1, 1)).await;
     let stalled = server.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n").await;
-    // The only slot is free again when the first connection is gone.
+    // The only slot is free again when the first connection has ended.
     let mut next = server.send(GET_PEER).await;
     let peer = next.local_addr().unwrap().to_string();
     read_until(&mut next, &peer).await;

@@ -130,7 +130,7 @@ impl Ledger {
             if days.len() < SHARD_DAYS || days.contains_key(&id) {
                 add_to(days, id, &counts);
             } else if !self.overflowed.swap(true, Ordering::Relaxed) {
-                tracing::warn!("usage is no longer counted: the core has accepted no report for too long");
+                tracing::warn!("usage is no longer counted: the core has not accepted a report for too long");
             }
         }
     }

@@ -41,7 +41,7 @@ pub(crate) fn bearer(input: &[u8]) {
     }
 }
 
-/// Returns the credential of a field, as docs/contract.md, 5.2, has it.
+/// Returns the credential of a field, as defined in docs/contract.md, 5.2.
 fn token68(field: &[u8]) -> Option<&[u8]> {
     let (scheme, spaced) = field.trim_ascii().split_at_checked("Bearer ".len())?;
     let token = spaced.get(spaced.iter().position(|byte| *byte != b' ')?..)?;
@@ -52,8 +52,8 @@ fn token68(field: &[u8]) -> Option<&[u8]> {
 }
 
 /// The client of an untrusted peer is the peer. Otherwise the right-most hop that is not trusted decides, or
-/// the first if all are. It is the client, or the peer is if it is no address. What a trusted proxy appends
-/// decides. The first line is the peer's address, if it is one.
+/// the first if all are. That hop is the client, or the peer if the hop is not an address. What a trusted
+/// proxy appends decides. The first line is the peer's address, if it is one.
 pub(crate) fn x_forwarded_for(input: &[u8]) {
     let proxies = ["10.0.0.0/8", "fd00::/8"].map(str::parse);
     let proxies = TrustedProxies::new(proxies.into_iter().flatten().collect());

@@ -20,7 +20,7 @@ fn is_of(list: List, asked: List) -> bool {
     asked == list || asked == List::Pets(0) && list != List::Orders
 }
 
-/// A cursor that is read is the written form of what was read. A position with the right checksum is read
+/// A cursor that is accepted is the written form of its content. A position with the right checksum is read
 /// by its own list if a page can have it.
 pub(crate) fn cursor(input: &[u8]) {
     if let Ok(written) = str::from_utf8(input) {
@@ -61,8 +61,8 @@ fn parameter(query: &str, name: &str) -> Result<Option<String>, ()> {
     }
 }
 
-/// A parameter is read exactly if it is given once and has one of its values, or its fault names it. What is
-/// read is accepted by the core, which judges cursors.
+/// A parameter is read exactly if it is given once and has one of its values, or its fault names it. The core
+/// accepts the values that are read, and judges cursors.
 pub(crate) fn query(input: &[u8]) {
     let Ok(written) = str::from_utf8(input) else { return };
     let (limit, status, cursor) = &fuzz_query(written);

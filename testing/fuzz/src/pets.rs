@@ -41,7 +41,7 @@ fn assert_unambiguous(pet: &NewPet, body: &[u8]) {
 }
 
 /// A pet that is read is the one that another parser reads. If it is accepted, it is written as JSON that is
-/// read equally. A request of an operator arrives at the core as it was read.
+/// read back unchanged. A request of an operator arrives at the core as it was read.
 pub(crate) fn json_body(input: &[u8]) {
     match bulk::from_json(input) {
         Ok(pet) => {
@@ -73,9 +73,9 @@ pub(crate) fn json_body(input: &[u8]) {
 
 type Row = (i64, Result<NewPet, String>);
 
-/// Every message that imports a file is one that the core takes, and every invalid line is named. An import
-/// that continues at any row gives the rows from there on. Accepted pets are exported to a file that is
-/// imported equally. A number in a cell is judged as in a body.
+/// The core accepts every message that imports a file, and every invalid line is named. An import that
+/// continues at any row gives the rows from there on. Accepted pets are exported to a file that is imported
+/// unchanged. A number in a cell is judged as in a body.
 pub(crate) fn import_lines(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let is_number =

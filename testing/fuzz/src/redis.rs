@@ -5,8 +5,8 @@ use petstore_gateway::rate_limit::{Decision, LimitStatus, Outcome, fuzz_reply};
 
 const QUOTA: Quota = Quota { per_minute: 60, per_day: 1_000 };
 
-/// A reply has an answer for each step and no other, or is refused. What clients are shown of an answer is
-/// within its limits. An answer ends with its last field.
+/// A reply has an answer for each step and no other, or is refused. The values that clients see are within
+/// the limits of the answer. An answer ends with its last field.
 pub(crate) fn redis_reply(input: &[u8]) {
     let is_read = |answer: &[u8]| {
         let head = format!("*2\r\n:1795200000000\r\n${}\r\n", answer.len());

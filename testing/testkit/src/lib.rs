@@ -12,7 +12,7 @@
 //!   occur between them and the service: a proxy that delays, holds, cuts and refuses.
 //! - [`TraceReceiver`] receives the traces that the service sends.
 //! - [`load`] sends many requests and records them; [`history`] judges the record by the rules of the
-//!   contract: nothing acknowledged is lost or doubled, limits are exact, answers are in time.
+//!   contract: nothing acknowledged is lost or duplicated, limits are exact, answers are in time.
 //!
 //! Any failure here fails the test that called it, with the whole answer in the message.
 #![expect(

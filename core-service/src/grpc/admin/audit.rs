@@ -15,7 +15,7 @@ pub(super) async fn list(call: Call, request: ListAuditEventsRequest) -> Result<
     let (size, before) =
         convert::page(&tokens, request.page_size, &request.page_token, |it| it.parse().ok())?;
     let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-    // `local` is a valid name here. It only cannot be given to an operator.
+    // `local` is a valid name here, but cannot be given to an operator.
     let name = |field, text| given(text).map(|name| AccountName::parse_field(field, &name)).transpose();
     let list = ListAuditEvents {
         size,

@@ -25,7 +25,7 @@ pub(super) async fn create(call: Call, request: CreateBanRequest) -> Result<Crea
             end.since(call.now)
         }
     };
-    // A key that is to be refused for longer is revoked.
+    // To refuse a key for longer, an operator revokes it.
     if length.is_zero() || length > Duration::from_hours(24 * 366) {
         return Err(convert::refuse("end_time", "must be in the future, at most 366 days from now"));
     }

@@ -142,7 +142,7 @@ impl Core {
                 code = failure.error.code().name,
                 client = origin.address.map(tracing::field::display),
                 request_id = origin.call_id.as_ref().map(CallId::as_str),
-                "refused a credential that is not an operator's"
+                "refused a credential that does not belong to an operator"
             );
         }
         Err(failure.error)

@@ -51,7 +51,7 @@ pub(super) async fn explain(call: Call, request: ExplainRefusalRequest) -> Resul
             let account = store.find_account(&key.account).await?;
             let mut refusals = store.refusals_of_account(account.id, recent).await?;
             refusals.retain(|refusal| refusal.key_id == Some(key.id));
-            // For a key that the request names, its end is explained regardless of its age.
+            // If the request names a key, its end is explained regardless of its age.
             subjects.push((State::of(store, account, vec![key], UnixMillis(0)).await?, refusals));
             (format!("key {id}"), format!("key_id={id}"))
         }
@@ -87,10 +87,10 @@ fn note(requests: &str, in_log: &str, account: Option<&Account>, is_refused_now:
     let state = match account.map(|account| &account.name) {
         None => "Name the account as well to see its state.".to_owned(),
         Some(name) if is_refused_now => {
-            format!("What refuses requests of account {name} now is explained beside this note.")
+            format!("The current refusals of account {name} are explained beside this note.")
         }
         Some(name) => {
-            format!("Account {name} is not suspended, and the state of its keys refuses nothing now.")
+            format!("Account {name} is not suspended, and the current state of its keys refuses no request.")
         }
     };
     format!(

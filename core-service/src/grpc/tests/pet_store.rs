@@ -73,7 +73,7 @@ async fn a_list_continues_at_its_token() {
     let message = "cursor belongs to a list with another status";
     assert_eq!(verdict(&refusal), refused(Code::InvalidArgument, "INVALID_CURSOR", message));
     let refusal = list(2, &token[1..], PetStatus::Sold).await.unwrap_err();
-    let message = "cursor must be the unchanged one of the page before";
+    let message = "cursor must be the one returned with the previous page, unchanged";
     assert_eq!(verdict(&refusal), refused(Code::InvalidArgument, "INVALID_CURSOR", message));
     let refusal = list(-1, "", PetStatus::Sold).await.unwrap_err();
     let message = "page_size must not be negative";

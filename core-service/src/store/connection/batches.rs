@@ -47,7 +47,7 @@ pub(in crate::store) trait Batched: Send + Sync + 'static {
     fn answer(session: &Session, batch: Self::Batch) -> BoxFuture<'_, Result<Vec<Self::Answer>, DbErr>>;
 }
 
-/// Reason for which a call was not answered.
+/// Reason why a call was not answered.
 #[derive(Debug)]
 pub(in crate::store) struct BatchError {
     pub(in crate::store) error: DbErr,

@@ -160,7 +160,7 @@ impl Queue {
         Next::Wait(job)
     }
 
-    /// Refuses waiting and new jobs, and lets every owner end.
+    /// Refuses waiting and new jobs, and ends every owner.
     pub(super) fn close(&self) {
         let (waiting, idle) = {
             let mut state = self.0.lock();

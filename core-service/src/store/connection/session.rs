@@ -151,7 +151,7 @@ impl Session {
     pub(super) async fn begin(&self) -> Result<(), DbErr> {
         let begin = match self.backend {
             DbBackend::Postgres => "BEGIN",
-            // With the write lock: taken later, it could find that another process has written meanwhile.
+            // Takes the write lock at once. Later, another process could have written in between.
             _ => "BEGIN IMMEDIATE",
         };
         self.send_control(begin).await

@@ -38,7 +38,7 @@ impl PetCreates {
         Self { together: Batches::new(together, 1), alone, in_flight: Arc::default() }
     }
 
-    /// Registers a creation. Returns `None` if one with that key is in flight already.
+    /// Registers a creation. Returns `None` if one with that key is already in flight.
     pub(in crate::store) fn begin(&self, key: &IdempotencyKey) -> Option<InFlightKey> {
         let mut keys = self.in_flight.lock();
         let entry = || Entry { in_flight: Arc::clone(&self.in_flight), key: key.clone() };

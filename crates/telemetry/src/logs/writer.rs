@@ -84,7 +84,7 @@ impl LogWriter {
         let mut waiting = self.0.waiting.lock();
         let is_busy =
             |waiting: &mut Waiting| waiting.thread == ThreadState::Busy || !waiting.lines.is_empty();
-        // Lines that are not written by then are lost.
+        // Lines that are not written in time are lost.
         let _ = self.0.idle.wait_while_for(&mut waiting, is_busy, FLUSH_TIMEOUT);
     }
 }

@@ -21,7 +21,7 @@ pub fn process() -> Collectors {
         ),
         sampled("process_resident_memory_bytes", "Memory in use, in bytes.", resident_memory),
         sampled("process_open_fds", "Open file descriptors.", open_files),
-        sampled("process_max_fds", "The most file descriptors that may be open.", most_files),
+        sampled("process_max_fds", "Maximum number of open file descriptors.", most_files),
         start_time(),
     ]
 }
@@ -30,7 +30,7 @@ pub fn process() -> Collectors {
 /// machine's start, whose time is in `/proc/stat`, which systemd's `ProcSubset=pid` hides.
 fn start_time() -> Box<dyn Collector> {
     static STARTED: OnceLock<f64> = OnceLock::new();
-    let gauge = made(Gauge::new("process_start_time_seconds", "When the process started, in Unix seconds."));
+    let gauge = made(Gauge::new("process_start_time_seconds", "Start of the process, in Unix seconds."));
     gauge.set(*STARTED.get_or_init(|| machine_time().as_secs_f64()));
     Box::new(gauge)
 }

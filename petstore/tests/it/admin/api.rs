@@ -78,7 +78,8 @@ async fn malformed_repeated_and_unknown_parameters_are_refused_and_named_as_in_j
     let first = boss.get("/admin/v1/accounts?pageSize=1&plan=free").await.json();
     let token = first["nextPageToken"].as_str().unwrap();
     boss.get(&format!("/admin/v1/accounts?plan=free&pageToken={token}")).await.assert_status(200);
-    let foreign = "pageToken must be the unchanged one of the page before, with the same filters";
+    let foreign =
+        "pageToken must be the one returned with the previous page, unchanged, for the same filters";
     for (path, code, message) in [
         (format!("accounts?pageToken={token}"), "INVALID_CURSOR", foreign),
         (format!("accounts?plan=pro&pageToken={token}"), "INVALID_CURSOR", foreign),

@@ -61,7 +61,7 @@ async fn a_request_over_the_limit_is_explained_by_limit_window_and_remedy() {
                 "Account {account} used up its 60 requests a minute from 2026-11-20T10:00:00Z until \
                  2026-11-20T10:01:00Z; request {id} was refused at 2026-11-20T10:00:10Z."
             ),
-            "remedy": "Raise the account's plan, which acts at once, or have its users spread their \
+            "remedy": "Raise the account's plan, which takes effect at once, or have its users spread their \
                        requests and wait for Retry-After after a 429.",
         })
     );

@@ -257,11 +257,11 @@ async fn remote_commands_explain_refusals_and_show_the_load() {
     );
     let text = machines.run(&["explain", id]).await.stdout;
     let lines: Vec<_> = text.lines().collect();
-    assert!(lines[0].starts_with(&format!("Account {ACCOUNT} is suspended since ")), "{text}");
+    assert!(lines[0].starts_with(&format!("Account {ACCOUNT} has been suspended since ")), "{text}");
     assert!(lines[0].contains(&format!(" (open invoice); request {id} was refused at ")), "{text}");
     assert_eq!(lines[1..], ["  Resume the account; its keys work again within 5 seconds."], "{text}");
     let of_account = machines.run(&["explain", "--account", ACCOUNT]).await.stdout;
-    assert!(of_account.starts_with(&format!("Account {ACCOUNT} is suspended since ")), "{of_account}");
+    assert!(of_account.starts_with(&format!("Account {ACCOUNT} has been suspended since ")), "{of_account}");
 
     let overview = machines.json(&["overview", "--minutes", "5"]).await;
     assert_eq!(overview["minutes"].as_array().map(Vec::len), Some(5), "{overview}");

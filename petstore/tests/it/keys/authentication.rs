@@ -203,7 +203,7 @@ async fn all_keys_of_a_suspended_account_are_refused_within_five_seconds_until_i
     shop.suspend(&account, "the invoice of October is open").await;
     let answer = within_five_seconds(&first, is_refused).await;
     answer.assert_error(403, "ACCOUNT_SUSPENDED");
-    let expected = "the account is suspended by the operator: the invoice of October is open";
+    let expected = "the operator has suspended the account: the invoice of October is open";
     assert_eq!(answer.json()["message"], expected, "{answer:?}");
     assert!(!answer.headers().contains_key("www-authenticate"), "the key is right: {answer:?}");
     second.get("/v1/usage").await.assert_error(403, "ACCOUNT_SUSPENDED");

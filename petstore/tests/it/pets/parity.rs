@@ -1,7 +1,7 @@
 //! Parity of REST and gRPC: requests that both can express have the same outcome, reason and text.
 //!
-//! Requests that only one of them can express are left out: other page sizes than 1 to 100, an empty cursor,
-//! a name that is absent or no string, a status that is a number or an unknown word, and idempotency keys,
+//! Requests that only one of them can express are left out: page sizes other than 1 to 100, an empty cursor,
+//! a name that is absent or not a string, a status that is a number or an unknown word, and idempotency keys,
 //! which each edge names differently.
 
 use std::fmt::Write as _;

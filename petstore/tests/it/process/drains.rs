@@ -149,7 +149,7 @@ async fn grpc_clients_that_reconnect_lose_and_duplicate_no_call() {
 }
 
 /// Adds pets one after another, until no connection can be opened. Returns the names of those added. A call
-/// that the connection did not take any more is made again on the next one, under its name.
+/// that the connection no longer took is made again on the next one, under its name.
 async fn adds_pets(
     address: SocketAddr,
     channel: Channel,

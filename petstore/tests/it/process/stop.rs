@@ -145,8 +145,8 @@ async fn a_drain_loses_no_request_of_clients_that_obey_connection_close() {
     }
 }
 
-/// Result of a client that sends one request after another and obeys `Connection: close`, until it could not
-/// open a connection any more. It panics if a request was not answered.
+/// Result of a client that sends one request after another and obeys `Connection: close`, until it could no
+/// longer open a connection. It panics if a request was not answered.
 struct Drained {
     answered: usize,
     /// Number of answers that asked it to open another connection.

@@ -75,7 +75,8 @@ async fn a_known_key_is_still_trusted_while_the_core_is_unreachable() {
     refused.assert_error(400, "INVALID_PARAMETER");
     assert_eq!(
         refused.message(),
-        "limit must be a whole number from 1 to 100; cursor must be the unchanged one of the page before"
+        "limit must be a whole number from 1 to 100; \
+         cursor must be the one returned with the previous page, unchanged"
     );
     assert_eq!(known.get("/v1/nothing").await.rate().remaining, 55, "they counted");
 

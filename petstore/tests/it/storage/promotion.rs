@@ -172,7 +172,7 @@ impl Pair {
         (server, key)
     }
 
-    /// Waits until the standby has everything of the primary, which takes no writes any more.
+    /// Waits until the standby has everything of the primary, which no longer takes writes.
     async fn is_caught_up(&self) {
         let written = self.primary.psql("SELECT pg_current_wal_lsn()").await;
         let question = format!("SELECT pg_last_wal_replay_lsn() >= '{written}'");

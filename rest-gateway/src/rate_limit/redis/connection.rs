@@ -75,7 +75,7 @@ impl Connection {
         matches!(self.peers, Peers::Cluster(_))
     }
 
-    /// Runs the steps, one after the other and nothing between them, and returns the reply to each.
+    /// Runs the steps, one after the other without interruption, and returns the reply to each.
     pub(super) async fn run(
         &self,
         steps: &[Step],
@@ -153,8 +153,8 @@ impl Peers {
 }
 
 /// Sends a command to the node of its slot. While a slot moves, its old node refers calls to the new one
-/// (`ASK`), which answers only if the command before was `ASKING`. The client sends the two apart, so that a
-/// call of another caller may come between them, and follows few redirections. Those that are left are
+/// (`ASK`), which answers only if the command before was `ASKING`. The client sends the two separately, so
+/// that a call of another caller may come between them, and follows few redirections. The remaining ones are
 /// followed here, with both commands in one pipeline.
 async fn send_to_cluster(mut cluster: ClusterConnection, command: &Cmd) -> RedisResult<Value> {
     let mut answer = cluster.req_packed_command(command).await.and_then(Value::extract_error);

@@ -22,7 +22,7 @@ pub enum RedisCallError {
     #[error("Redis has no memory left")]
     OutOfMemory,
     /// `LOADING`, `BUSY`, `MASTERDOWN`, `MISCONF`: the server accepts no writes for now.
-    #[error("Redis serves no writes for now")]
+    #[error("Redis accepts no writes at the moment")]
     NotServing,
     /// `WRONGTYPE`: another program wrote under the caller's key.
     #[error("the Redis key holds something other than a record of the rate limiter")]
@@ -38,7 +38,7 @@ pub enum RedisCallError {
     /// lacks a key of the call. The call had no effect.
     #[error("a slot of the Redis Cluster is moving to another node")]
     SlotMoving,
-    /// `NOSCRIPT`: the server does not know the script, and did nothing. It is sent the script then.
+    /// `NOSCRIPT`: the server does not know the script, and did nothing. The script is then sent.
     #[error("Redis does not know the script")]
     NoScript,
     /// The server refused for another reason.
@@ -62,8 +62,8 @@ impl RedisCallError {
         }
     }
 
-    /// Returns `true` if the connection may be used again. A refusal leaves it usable. After anything else it
-    /// is unknown what will still arrive on it. The connection to a replica is dropped in favour of the
+    /// Returns `true` if the connection may be used again. A refusal leaves it usable. After anything else,
+    /// it is unknown what may still arrive on it. The connection to a replica is dropped in favour of the
     /// server that is now the primary.
     pub(super) fn leaves_connection_usable(self) -> bool {
         match self {
@@ -95,7 +95,7 @@ impl From<RedisError> for RedisCallError {
                 Self::Protocol
             }
             ErrorKind::ClusterConnectionNotFound => Self::Cluster,
-            _ => error.code().map_or(Self::Refused, Self::from_code), // the enum is open
+            _ => error.code().map_or(Self::Refused, Self::from_code), // the enum is non-exhaustive
         }
     }
 }

@@ -1,21 +1,21 @@
 -- The rate limit policy (../policy.rs, ../windows.rs, ../abuse.rs), each step atomic because Redis runs one
 -- script at a time. Integers only, all below 2^53, which Lua's numbers hold exactly.
 --
--- KEYS: for each step two: the string with the owner's windows, and the one with the key's abuse state. Where
--- nothing is kept of a key (accounts without bans, requests for usage, addresses), the owner's twice.
--- ARGV: the time in Unix milliseconds, or '' for Redis's own; then for each step four: what to do, the limits per
--- minute and per day, and the moment before which refusals are settled (0 if never):
+-- KEYS: two for each step: the string with the owner's windows, and the one with the key's abuse state. If a key has
+-- no abuse state (accounts without bans, requests for usage, addresses), the owner's string twice.
+-- ARGV: the time in Unix milliseconds, or '' for Redis's own; then four for each step: the action, the limits per
+-- minute and per day, and the time before which refusals are settled (0 if never):
 --   'take' decides on one request and counts it;
---   'pass' does the same for an address: it is forgotten sooner if it asked for little;
---   'read' answers what is kept.
--- Answers the time, and for each step a string (reply.rs). A step that fails answers 'E' and Redis's error, and
--- so do all steps of a key that cannot be written. That touches no step of other keys.
+--   'pass' does the same for an address, which is forgotten sooner if it sent few requests;
+--   'read' returns the record.
+-- Returns the time, and for each step a string (reply.rs). A step that fails returns 'E' and Redis's error, and so do
+-- all steps of a key that cannot be written. Steps of other keys are not affected.
 
 local MINUTE, DAY = 60000, 86400000
 local GRACE, STRIKES_SPAN, FEWEST_STRIKES = 1000, 600000, 100
 local SKEW = MINUTE
 
--- Minute: from, used. Day: from, used. The last moment at which the abuse state of any key of the account
+-- Minute: from, used. Day: from, used. The last time at which the abuse state of any key of the account
 -- matters, so that it is not read for keys that were never refused.
 local WINDOWS, WINDOWS_SIZE = '>I6I5I6I5I6', 28
 -- Refused period: from, until. Strikes: from, until, count; once there were too many, the count is 0.
@@ -29,8 +29,8 @@ if not now then
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- What the steps so far have made of each key: many steps of a call are often those of one account. Each key
--- is read once, and written once, when all steps have been made.
+-- The state of each key after the steps so far. Many steps of a call often belong to one account, so each key is read
+-- once, and written once after all steps.
 local entries, changed, step = {}, {}, 0
 
 local function stored(key, size)
@@ -55,7 +55,7 @@ local function holds(from, till)
   return from <= now + SKEW and now < till
 end
 
--- The TTL is only written when it changed: that halves the cost of storing.
+-- The TTL is only written if it changed, which halves the cost of storing.
 local function keep(key, after, till, till_before)
   local entry = entries[key]
   if after == entry.value then
@@ -96,7 +96,7 @@ local function windows_till(minute, day, abuse_till)
   return max(minute + 2 * MINUTE, day + 2 * DAY, abuse_till)
 end
 
--- Only what still matters.
+-- Returns the parts that still matter.
 local function current_abuse(key, settled)
   local c = { refused = 0, refused_till = 0, striking = 0, striking_till = 0, strikes = 0 }
   local kept = stored(key, ABUSE_SIZE)
@@ -112,7 +112,7 @@ local function current_abuse(key, settled)
   return c
 end
 
--- Answers the last moment at which it matters.
+-- Returns the last time at which it matters.
 local function keep_abuse(key, c)
   local till = max(c.refused_till, c.striking_till)
   if till > 0 then
@@ -126,7 +126,7 @@ local function is_struck_out(c)
   return c.strikes == 0 and c.striking > 0
 end
 
--- Answers whether this was a strike.
+-- Returns true if this was a strike.
 local function refuse(c, retry_after, per_minute)
   if not holds(c.refused, c.refused_till) then
     c.refused, c.refused_till = now, now + retry_after
@@ -148,7 +148,7 @@ local function refuse(c, retry_after, per_minute)
   return true
 end
 
--- `slot` is 0, or of an address the time in which the day's limit grants one request.
+-- `slot` is 0, or for an address the time in which the day's limit grants one request.
 local function take(owner, key, per_minute, per_day, settled, slot)
   local minute, in_minute, day, in_day, abuse_till = read_windows(owner)
   local till_before = slot == 0 and windows_till(minute, day, abuse_till)
@@ -206,9 +206,9 @@ local steps = {
     return take(owner, key, per_minute, per_day, settled, 0)
   end,
 
-  -- Anyone can come from many addresses, and would fill the memory with them. One that asked for little is
-  -- forgotten after two minutes and the time in which the day's limit grants as much, so that forgetting
-  -- grants no more.
+  -- Any client can use many addresses, and could fill the memory with them. An address that sent few requests is
+  -- forgotten after two minutes plus the time in which the day's limit grants as many, so that forgetting it does
+  -- not grant more.
   pass = function(owner, key, per_minute, per_day, settled)
     return take(owner, key, per_minute, per_day, settled, math.ceil(DAY / per_day))
   end,

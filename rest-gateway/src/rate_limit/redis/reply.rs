@@ -95,7 +95,7 @@ const fn outcome(letter: u8) -> Option<Outcome> {
 pub(super) enum Reply {
     /// Decision on a request.
     Decision(Decision),
-    /// All that is kept, including parts that no longer matter, and Redis's time.
+    /// The whole record, including parts that no longer matter, and Redis's time.
     Kept(Record, UnixMillis),
 }
 

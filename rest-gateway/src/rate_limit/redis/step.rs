@@ -69,7 +69,7 @@ impl Step {
     }
 
     /// Returns the step without the abuse state. While a slot moves, no node of a Cluster has both keys,
-    /// because most keys of accounts have no abuse state. Windows and limits stay exact, refusals are no
+    /// because most keys of accounts have no abuse state. Windows and limits stay exact, but refusals are not
     /// strikes.
     pub(super) fn with_one_key(self) -> Self {
         Self { abuse: None, ..self }
@@ -91,9 +91,9 @@ impl Step {
 }
 
 /// Returns the keys of Redis under which a caller is kept: that of its windows, and that of the key's
-/// strikes. All begin with `pet:` and the installation, so that several may share a Redis. Redis Cluster
-/// places a key by the text between its braces, so that all keys of an account are on one node. They are
-/// short, because they are most of a caller's memory.
+/// strikes. All begin with `pet:` and the installation, so that several installations may share a Redis.
+/// Redis Cluster places a key by the text between its braces, so that all keys of an account are on one node.
+/// They are short, because they are most of a caller's memory.
 fn names(installation: &str, limit_key: &LimitKey) -> (String, Option<String>) {
     let owner = |caller: &str, suffix: &str| ["pet:", installation, ":{", caller, "}", suffix].concat();
     let mut number = itoa::Buffer::new();

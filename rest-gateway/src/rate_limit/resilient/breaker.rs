@@ -14,7 +14,7 @@ const SHORTEST_HOLD: Duration = Duration::from_millis(500);
 /// Upper bound of that time, regardless of how often it opened before.
 const LONGEST_HOLD: Duration = Duration::from_secs(10);
 
-/// Time that it is closed before earlier openings are forgotten.
+/// Time after which a closed breaker forgets earlier openings.
 const MEMORY: Duration = Duration::from_secs(10);
 
 /// Time since some start that all calls share. It never goes back.

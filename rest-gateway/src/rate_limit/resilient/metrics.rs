@@ -16,7 +16,7 @@ metrics! {
     pub(super) struct RedisMetrics {
         round_trips: HistogramVec = durations(
             "petstore_redis_round_trip_duration_seconds",
-            "How long Redis took to answer or fail.",
+            "Duration of calls to Redis, including failed ones.",
             &[],
         ),
         failures: IntCounter = counter(
@@ -25,7 +25,7 @@ metrics! {
         ),
         pub(super) outages: IntCounter = counter(
             "petstore_redis_outages_total",
-            "Times at which the gateway began to decide without Redis.",
+            "Outages of Redis: times at which the gateway began to decide without it.",
         ),
         pub(super) decided_alone: IntCounter = counter(
             "petstore_redis_decided_alone_total",

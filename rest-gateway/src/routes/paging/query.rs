@@ -83,7 +83,7 @@ fn parse_limit(parameter: Parameter<'_>) -> Result<Option<u8>, String> {
 fn parse_cursor(parameter: Parameter<'_>) -> Result<Option<Cow<'_, str>>, String> {
     parameter.judge(
         |cursor| (!cursor.is_empty()).then_some(cursor),
-        || "cursor must be given once, as the page before has it".to_owned(),
+        || "cursor must be given once, as returned with the previous page".to_owned(),
     )
 }
 

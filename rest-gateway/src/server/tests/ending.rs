@@ -10,7 +10,7 @@ async fn an_old_connection_closes_after_the_next_answer() {
     let mut stream = server.send(GET_PEER).await;
     let peer = stream.local_addr().unwrap().to_string();
     assert!(!read_until(&mut stream, &peer).await.contains("connection: close"));
-    sleep(age * 3 / 2).await; // it is of age, and its client may be sending: it stays
+    sleep(age * 3 / 2).await; // it has reached its maximum age, but its client may be sending
     stream.write_all(GET_PEER.as_bytes()).await.unwrap();
     let last = read_all(&mut stream).await;
     assert!(last.contains("connection: close\r\n") && last.ends_with(&peer), "{last}");
@@ -60,8 +60,8 @@ async fn a_client_that_was_silent_until_shutdown_is_still_answered() {
 }
 
 /// Runs a client that sends one request after another on one connection, and opens another when an answer
-/// announces the end of the connection. Returns the number of answers before no connection could be opened
-/// any more. Reports the first answer at once.
+/// announces the end of the connection. Returns the number of answers until no further connection could be
+/// opened. Reports the first answer at once.
 async fn heeding_client(addr: SocketAddr, first_answer: oneshot::Sender<()>) -> Result<usize, String> {
     let (mut answered, mut first_answer) = (0, Some(first_answer));
     loop {

@@ -158,7 +158,7 @@ impl Judge<'_> {
         };
         match record.status {
             Ok(_) => true,
-            // What befalls a direct call to a core is not recorded.
+            // What happens to a direct call to a core is not recorded.
             Err(_) if record.gateway.is_none() => true,
             Err(NoAnswer::NotSent) => is(InterruptionKind::Stopped) || is(InterruptionKind::Killed),
             Err(NoAnswer::Broken | NoAnswer::TimedOut) => is(InterruptionKind::Killed),

@@ -27,8 +27,10 @@ async fn current_refusals_are_explained_by_the_state_of_account_and_keys() {
     shop.hand.advance(Duration::from_mins(1));
     admin.suspend_account(suspend("acme")).await.unwrap();
     let in_force = |code: &str, sentence: &str| (code.to_owned(), true, sentence.to_owned());
-    let suspended =
-        in_force("ACCOUNT_SUSPENDED", "Account acme is suspended since 2027-01-15T08:02:00Z (open invoice).");
+    let suspended = in_force(
+        "ACCOUNT_SUSPENDED",
+        "Account acme has been suspended since 2027-01-15T08:02:00Z (open invoice).",
+    );
     let banned = in_force(
         "API_KEY_BANNED",
         &format!(
@@ -125,8 +127,8 @@ async fn a_refused_request_is_explained_by_limit_window_and_remedy() {
         sentence: "Account acme used up its 60 requests a minute from 2027-01-15T08:00:00Z until \
                    2027-01-15T08:01:00Z; request order-66 was refused at 2027-01-15T08:00:02Z."
             .to_owned(),
-        remedy: "Raise the account's plan, which acts at once, or have its users spread their requests and \
-                 wait for Retry-After after a 429."
+        remedy: "Raise the account's plan, which takes effect at once, or have its users spread their \
+                 requests and wait for Retry-After after a 429."
             .to_owned(),
     };
     assert_eq!(explanation, expected);
@@ -148,14 +150,14 @@ async fn every_cause_has_its_own_sentence() {
     let causes = [
         (C::MinuteLimit, format!("Account acme used up its 60 requests a minute {window}")),
         (C::DayLimit, "Account acme used up its 60 requests of the UTC day 2027-01-15".to_owned()),
-        (C::UsageLimit, format!("Account acme used up its 60 questions a minute about its usage {window}")),
+        (C::UsageLimit, format!("Account acme used up its 60 usage requests a minute {window}")),
         (
             C::AddressLimit,
             format!("The client's address used up its 60 requests without a valid key {window}"),
         ),
-        (C::LimiterBan, format!("Key {key_id} was banned for sending on after 429 {window}")),
+        (C::LimiterBan, format!("Key {key_id} was banned because it kept sending after 429 {window}")),
         (C::OperatorBan, format!("Key {key_id} was banned by an operator {window}")),
-        (C::AccountSuspended, "Account acme was suspended, and is not any more".to_owned()),
+        (C::AccountSuspended, "Account acme was suspended, but no longer is".to_owned()),
         (C::KeyRevoked, format!("Key {key_id} was revoked at 2027-01-15T08:00:00Z")),
         (C::KeyExpired, format!("Key {key_id} expired at 2027-01-15T08:00:00Z")),
         (C::InvalidKey, "The request carried a key that the service does not know".to_owned()),
@@ -195,7 +197,12 @@ async fn a_refusal_names_since_when_and_why_its_key_or_account_is_refused() {
     let start = prost_types::Timestamp { seconds: 1_800_000_000, nanos: 0 };
     let cases = [
         (C::OperatorBan, &banned, 0, " (open invoice); request "),
-        (C::AccountSuspended, &banned, 0, "is suspended since 2027-01-15T08:00:00Z (open invoice); request "),
+        (
+            C::AccountSuspended,
+            &banned,
+            0,
+            "has been suspended since 2027-01-15T08:00:00Z (open invoice); request ",
+        ),
         (C::KeyRevoked, &revoked, 0, " was revoked at 2027-01-15T08:00:00Z; request "),
         (C::KeyExpired, &expired, 1, " expired at 2027-01-15T08:00:01Z; request "),
     ];
@@ -251,7 +258,7 @@ async fn without_a_stored_refusal_the_answer_explains_sampling_and_names_the_log
                    seconds. A sample is kept for 24 hours of each account's refusals for each limit, ban or \
                    suspension, and for keys that are missing, unknown, revoked or expired; answers 400, 404, \
                    405, 413, 415 and 5xx are only in the log.";
-    let healthy = "Account acme is not suspended, and the state of its keys refuses nothing now.";
+    let healthy = "Account acme is not suspended, and the current state of its keys refuses no request.";
     let of_request =
         |account: &str| pb::ExplainRefusalRequest { account: account.into(), ..request("order-67") };
     for (asked, requests, state, in_log) in [
@@ -275,11 +282,7 @@ async fn without_a_stored_refusal_the_answer_explains_sampling_and_names_the_log
     local(&shop).suspend_account(suspend("acme")).await.unwrap();
     let unknown = answer(&shop, of_request("acme")).await;
     assert_eq!((unknown.explanations.len(), unknown.explanations[0].cause()), (1, C::AccountSuspended));
-    assert!(
-        unknown.note.contains("What refuses requests of account acme now is explained"),
-        "{}",
-        unknown.note
-    );
+    assert!(unknown.note.contains("The current refusals of account acme are explained"), "{}", unknown.note);
     assert_eq!(answer(&shop, of_account("acme")).await.note, "", "the suspension is the answer");
 }
 
