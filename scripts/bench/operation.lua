@@ -1,4 +1,5 @@
--- One operation of the service, for wrk. The environment says which; the file of keys has one a line, all of one length.
+-- Sends one operation of the service, for wrk. The environment names it. The file of keys has one key per line, all of the
+-- same length.
 local operation, pets, cursor = os.getenv("BENCH_OPERATION"), tonumber(os.getenv("BENCH_PETS")), os.getenv("BENCH_CURSOR")
 local threads = {}
 
@@ -42,8 +43,8 @@ function response(status, _, body)
   end
 end
 
--- Answers, those refused as OVERLOADED, those that failed, and the duration. Then all latencies, so that those of several runs
--- can be put together: "microseconds count", one after the other.
+-- Prints the numbers of answers, of those refused as OVERLOADED and of those that failed, and the duration. Then all
+-- latencies as "microseconds count", so that those of several runs can be combined.
 function done(summary, latency)
   local bad = summary.errors.connect + summary.errors.read + summary.errors.write + summary.errors.timeout
   local refused = 0

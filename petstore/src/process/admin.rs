@@ -135,7 +135,7 @@ async fn bounded(State(slots): State<Arc<Semaphore>>, request: Request, next: Ne
     if let Ok(_slot) = slots.try_acquire() {
         return next.run(request).await;
     }
-    let message = "the admin port answers as many requests as it can; try again in a second";
+    let message = "the admin port is overloaded; try again in a second";
     let refusal = error_response(StatusCode::SERVICE_UNAVAILABLE, "OVERLOADED", message);
     ([(RETRY_AFTER, "1")], refusal).into_response()
 }
