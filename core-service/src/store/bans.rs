@@ -133,7 +133,7 @@ impl Store {
         .await
     }
 
-    /// Returns the bans in force after a position (start and key of the last ban of the page before), newest
+    /// Returns the bans in force after a position (start and key of the previous page's last ban), newest
     /// first, at most `limit`, of one account if it is given, each with its start. A revoked or expired key
     /// has none. The first page includes the total.
     ///
