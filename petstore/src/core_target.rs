@@ -19,7 +19,7 @@ use tokio::runtime;
 use tonic::{Code, Status};
 
 use crate::{
-    process::{ProcessError, StartError},
+    process::ProcessError,
     settings::{CoreAddressSettings, DatabaseSettings, InvalidSetting, secret_file},
 };
 
@@ -106,7 +106,7 @@ pub(crate) struct ConnectedCore {
 
 impl<C: RemoteCore> CoreTarget<C> {
     /// Connects to the core, or opens the store, which must exist and have the schema of this version.
-    pub(crate) async fn connect(&self) -> Result<ConnectedCore, StartError> {
+    pub(crate) async fn connect(&self) -> Result<ConnectedCore, ProcessError> {
         match self {
             Self::Remote(core) => Ok(ConnectedCore { transport: core.connect()?, store: None }),
             Self::Store(settings) => {

@@ -8,7 +8,7 @@ use tonic::{Code, Status};
 use crate::{
     core_target::CoreCallError,
     output::{self, Declined, PrintError},
-    process::{ProcessError, StartError},
+    process::ProcessError,
     settings::InvalidSetting,
 };
 
@@ -83,15 +83,9 @@ impl From<Status> for BulkError {
     }
 }
 
-impl From<StartError> for CliError {
-    fn from(error: StartError) -> Self {
-        Self::Process(error.into())
-    }
-}
-
 impl From<OpenError> for CliError {
     fn from(error: OpenError) -> Self {
-        StartError::from(error).into()
+        ProcessError::from(error).into()
     }
 }
 
@@ -103,7 +97,7 @@ impl From<Status> for CliError {
 
 impl From<InvalidSetting> for CliError {
     fn from(error: InvalidSetting) -> Self {
-        StartError::from(error).into()
+        ProcessError::from(error).into()
     }
 }
 
@@ -112,7 +106,7 @@ impl CliError {
     pub(crate) fn report(&self) -> ExitCode {
         output::note(&self.line());
         ExitCode::from(match self {
-            Self::Process(ProcessError::Start(StartError::Setting(_))) | Self::NotConfirmed => 2,
+            Self::Process(ProcessError::Setting(_)) | Self::NotConfirmed => 2,
             Self::Core(error) if error.status().code() == Code::InvalidArgument => 2,
             Self::Core(error) if error.status().code() == Code::NotFound => 3,
             Self::UnknownAccount { .. } | Self::NotFound => 3,

@@ -19,6 +19,7 @@ pub mod settings;
 use std::{ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory, Parser};
+use petstore_clock::Clock;
 use petstore_telemetry::logs;
 
 #[cfg(feature = "fuzzing")]
@@ -29,13 +30,17 @@ pub use crate::bulk::{
 use crate::{
     bulk::{export, import},
     cli::{Cli, Verb},
-    commands::{account, ban, health, key, migrate, operator, reports, shell},
+    commands::{
+        account, ban, health, key, migrate, operator, reports,
+        servers::{start_core, start_gateway, start_service},
+        shell,
+    },
     error::CliError,
 };
 pub use crate::{
     cli::args,
     commands::servers,
-    process::{Addresses, Process, StartError},
+    process::{Addresses, Process, ProcessError},
 };
 
 /// Runs the command that the arguments name; the first one is the program's name. A failure is one line on
@@ -64,10 +69,11 @@ fn dispatch(verb: Verb) -> Result<(), CliError> {
             output::note(&format!("warning: {warning}"));
         }
     }
+    let clock = Clock::system();
     match verb {
-        Verb::Serve(settings) => Ok(servers::serve(settings, &warnings)?),
-        Verb::Core(settings) => Ok(servers::core(settings, &warnings)?),
-        Verb::Gateway(settings) => Ok(servers::gateway(settings, &warnings)?),
+        Verb::Serve(it) => Ok(process::run(&it.process.clone(), &warnings, start_service(it, clock))?),
+        Verb::Core(it) => Ok(process::run(&it.process.clone(), &warnings, start_core(it, clock))?),
+        Verb::Gateway(it) => Ok(process::run(&it.process.clone(), &warnings, start_gateway(it, clock))?),
         Verb::Migrate(command) => migrate::run(&command),
         Verb::Account(command) => account::run(command),
         Verb::Key(command) => key::run(command),

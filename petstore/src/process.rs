@@ -5,8 +5,6 @@ mod admin;
 mod first_secrets;
 pub(crate) mod listener;
 mod parts;
-mod readiness;
-mod reload;
 mod rlimits;
 mod run;
 
@@ -35,8 +33,10 @@ use tokio::{
 
 pub use self::addresses::Addresses;
 use self::{
-    admin::Health, first_secrets::FirstSecretError, readiness::Sources, reload::Reloads,
+    admin::{Health, Sources},
+    first_secrets::FirstSecretError,
     rlimits::ConnectionLimits,
+    run::Reloads,
 };
 pub(crate) use self::{
     first_secrets::FirstSecret,
@@ -44,9 +44,9 @@ pub(crate) use self::{
 };
 use crate::settings::{HostName, InvalidSetting, ProcessSettings};
 
-/// Reason why a process of the service did not start.
+/// Reason why a process of the service did not start, or failed.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum ProcessError {
     /// A setting cannot be used.
     #[error(transparent)]
     Setting(#[from] InvalidSetting),
@@ -73,17 +73,18 @@ pub enum StartError {
         /// Cause of the failure.
         source: FirstSecretError,
     },
-}
-
-/// Reason why a process of the service failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ProcessError {
-    #[error(transparent)]
-    Start(#[from] StartError),
+    /// The asynchronous runtime, or the handling of signals, cannot be started.
     #[error("cannot start the runtime")]
     Runtime(#[source] io::Error),
+    /// A part ended although nothing stopped it.
     #[error("{part} ended unexpectedly")]
-    PartEnded { part: &'static str, source: Option<io::Error> },
+    PartEnded {
+        /// Name of the part.
+        part: &'static str,
+        /// Cause, if it failed.
+        source: Option<io::Error>,
+    },
+    /// A second signal ended the process at once.
     #[error("stopped at once by a second signal; requests in flight were lost")]
     Interrupted,
 }
@@ -151,7 +152,7 @@ impl Process {
     pub(crate) async fn start(
         settings: &ProcessSettings,
         service: &'static str,
-    ) -> Result<(Self, Traces), StartError> {
+    ) -> Result<(Self, Traces), ProcessError> {
         let admin = listener::bind("--admin-addr", &settings.admin_addr).await?;
         let mut process = Self::new(settings, admin.addr);
         let spans = SpanMetrics::default();

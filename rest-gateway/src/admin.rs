@@ -60,22 +60,23 @@ pub(crate) struct AdminState {
 
 /// Returns the admin API, below `/admin/v1`.
 pub(crate) fn api(state: Arc<AdminState>) -> Router {
-    let mut by_path: BTreeMap<String, (MethodRouter<Arc<AdminState>>, Vec<&'static str>)> = BTreeMap::new();
+    let mut by_path: BTreeMap<String, (MethodRouter<Arc<AdminState>>, Vec<String>)> = BTreeMap::new();
     for (method, binding) in method::bindings() {
         let Ok(filter) = MethodFilter::try_from(binding.http_method.clone()) else { continue };
-        let (path, name) = (binding.path.clone(), method_name(&binding));
+        let (path, name) = (binding.path.clone(), binding.http_method.as_str());
+        let allow = if name == "GET" { "GET, HEAD" } else { name }.to_owned();
         let handler = on(filter, async move |state, path_params, request| {
             answer(state, path_params, request, &method, &binding).await
         });
         let (router, methods) = by_path.remove(&path).unwrap_or_default();
-        by_path.insert(path, (router.merge(handler), [methods, vec![name]].concat()));
+        by_path.insert(path, (router.merge(handler), [methods, vec![allow]].concat()));
     }
     let mut router = Router::new();
     for (path, (handlers, methods)) in by_path {
         let allow = methods.join(", ");
         router = router.route(&path, refuse_others(handlers, allow));
     }
-    let document = Representation::new("application/json", openapi::document().to_string());
+    let document = Representation::new(StatusCode::OK, "application/json", openapi::document().to_string());
     let document = get(async move |headers: HeaderMap| document.answer(&headers));
     router
         .route(limits::PATH, refuse_others(get(limits::get), "GET, HEAD".to_owned()))
@@ -100,16 +101,6 @@ pub fn fuzz_requests(query: &str, body: &[u8]) -> Vec<(String, Result<DynamicMes
 /// Answers methods that have no handler with 405.
 fn refuse_others(handlers: MethodRouter<Arc<AdminState>>, allow: String) -> MethodRouter<Arc<AdminState>> {
     handlers.fallback(async move || AdminError::from(ApiError::MethodNotAllowed { allow }))
-}
-
-/// Returns the methods of a binding as `Allow` names them.
-fn method_name(binding: &Binding) -> &'static str {
-    match binding.http_method.as_str() {
-        "GET" => "GET, HEAD",
-        "POST" => "POST",
-        "PATCH" => "PATCH",
-        _ => "DELETE",
-    }
 }
 
 /// Answers a request of an operator: names it, and writes one line of the log when `next` has answered it.

@@ -13,8 +13,8 @@ mod retry;
 mod traced;
 mod transport;
 
+pub use client::InProcessCalls;
 pub(crate) use client::{CoreClient, call_alone};
-pub use client::{CoreConnection, InProcessCalls};
 pub use connect::{CoreAddress, CoreTls, InvalidCoreAddress, connect};
 pub(crate) use failure::ReportAnswers;
 pub use failure::failure_text;

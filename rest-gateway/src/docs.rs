@@ -26,7 +26,7 @@ use petstore_proto::v1::ErrorReason;
 use crate::{
     error::page_path,
     openapi,
-    representation::{Resource, embedded, strict},
+    representation::{Representation, embedded, strict},
 };
 
 /// Parts of the pages, below `/docs/assets/`.
@@ -60,29 +60,29 @@ where
         let refusal = refusal.clone();
         methods // and HEAD
             .options(async || strict((StatusCode::NO_CONTENT, AppendHeaders([ALLOW])).into_response()))
-            .fallback(async move |headers: HeaderMap| (AppendHeaders([ALLOW]), refusal.answer(&headers)))
+            .fallback(async move |headers: HeaderMap| (AppendHeaders([ALLOW]), refusal.page(&headers)))
     };
     let mut router = Router::new();
     for (path, resource) in resources() {
-        let methods = get(async move |headers: HeaderMap| resource.answer(&headers));
+        let methods = get(async move |headers: HeaderMap| resource.page(&headers));
         router = router.route(&path, only_get(methods));
     }
-    let admin_page = get(async |headers: HeaderMap| admin_page::PAGE.answer(&headers));
+    let admin_page = get(async |headers: HeaderMap| admin_page::PAGE.page(&headers));
     router = router.route(admin_page::PATH, only_get(admin_page));
     for path in ["/", "/docs/"] {
         let methods = get(async || strict((StatusCode::FOUND, AppendHeaders([TO_DOCS])).into_response()));
         router = router.route(path, only_get(methods));
     }
-    router.route("/docs/{*path}", any(async move |headers: HeaderMap| missing.answer(&headers)))
+    router.route("/docs/{*path}", any(async move |headers: HeaderMap| missing.page(&headers)))
 }
 
 /// Returns a page that replaces another.
-fn page(status: StatusCode, title: &str, main: &str) -> Resource {
-    Resource::html(status, HtmlPage { title, description: title, main }.render())
+fn page(status: StatusCode, title: &str, main: &str) -> Representation {
+    Representation::html(status, HtmlPage { title, description: title, main }.render())
 }
 
 /// Returns all resources that are made at the start, with their paths.
-fn resources() -> Vec<(String, Resource)> {
+fn resources() -> Vec<(String, Representation)> {
     let main = include_str!("docs/assets/docs.html").replace("{plans}", &topics::plans_table());
     let home = HtmlPage {
         title: "Animal Store Service",
@@ -97,12 +97,13 @@ fn resources() -> Vec<(String, Resource)> {
         let page = error_pages::error_page(reason, examples.get(reason.code().name));
         (page_path(reason), page)
     }));
-    let index = Resource::new(StatusCode::OK, "application/json; charset=utf-8", html::search_index(&pages));
+    let index =
+        Representation::new(StatusCode::OK, "application/json; charset=utf-8", html::search_index(&pages));
     let mut resources: Vec<_> =
-        pages.into_iter().map(|(path, html)| (path, Resource::html(StatusCode::OK, html))).collect();
+        pages.into_iter().map(|(path, html)| (path, Representation::html(StatusCode::OK, html))).collect();
     resources.push(("/docs/assets/search.json".to_owned(), index));
     for (name, content) in ASSETS {
-        resources.push((format!("/docs/assets/{name}"), Resource::asset(name, content)));
+        resources.push((format!("/docs/assets/{name}"), Representation::asset(name, content)));
     }
     resources
 }

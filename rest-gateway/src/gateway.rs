@@ -10,7 +10,7 @@ use petstore_telemetry::traces::Traces;
 
 use crate::{
     client_address::TrustedProxies,
-    core_client::{CoreClient, CoreConnection},
+    core_client::{CoreClient, CoreTransport, InProcessCalls},
     cors::CorsOrigin,
     keys::KeyResolver,
     metrics::Metrics,
@@ -66,15 +66,17 @@ pub(crate) struct GatewayState {
 }
 
 impl Gateway {
-    /// Creates a gateway in front of `core` that counts with `limiter`.
+    /// Creates a gateway in front of `core` that counts with `limiter`. If the core is `in_process`, frequent
+    /// calls are made directly, and only the others go over the transport.
     #[must_use]
     pub fn new(
         settings: GatewayOptions,
-        core: impl Into<CoreConnection>,
+        core: CoreTransport,
+        in_process: Option<InProcessCalls>,
         limiter: Arc<dyn RateLimiter>,
         clock: Clock,
     ) -> Self {
-        let core = CoreClient::from(core.into());
+        let core = CoreClient::new(core, in_process);
         Self(Arc::new(GatewayState {
             settings,
             keys: KeyResolver::new(core.transport().clone(), Arc::clone(&limiter), clock.clone()),
@@ -120,9 +122,12 @@ impl Gateway {
         collectors
     }
 
-    /// Returns the current readiness of the gateway.
+    /// Returns the current state of the core and of the rate limiter, as the gateway sees them. The core is
+    /// down until it has answered once and while it lacks a method. Later it is degraded while it does not
+    /// answer, because other gateways would have the same problem. The limiter is degraded while the counters
+    /// that all gateways share are unreachable.
     #[must_use]
-    pub fn readiness(&self) -> GatewayReadiness {
+    pub fn readiness(&self) -> (PartState, PartState) {
         let is_up = self.0.keys.core_is_up() && !self.0.core.breaker().is_open();
         let core = match (self.0.keys.core_has_been_ready(), is_up) {
             (false, _) => PartState::Down,
@@ -130,7 +135,7 @@ impl Gateway {
             (true, true) => PartState::Ok,
         };
         let limiter = if self.0.limiter.is_degraded() { PartState::Degraded } else { PartState::Ok };
-        GatewayReadiness { core, limiter }
+        (core, limiter)
     }
 }
 
@@ -154,14 +159,4 @@ impl fmt::Display for PartState {
             Self::Down => "down",
         })
     }
-}
-
-/// Readiness of the gateway, part by part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GatewayReadiness {
-    /// The core: down until it has answered once and while it lacks a method, later degraded while it does
-    /// not answer, because other gateways would have the same problem.
-    pub core: PartState,
-    /// The rate limiter: degraded while the counters that all gateways share are unreachable.
-    pub limiter: PartState,
 }

@@ -10,7 +10,7 @@ use axum::{
     response::AppendHeaders,
     routing::{MethodRouter, get},
 };
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -91,7 +91,7 @@ fn failure_headers(row: &Operation) -> &'static [(&'static str, &'static str)] {
 /// Returns the handler of `GET /openapi.json`, which needs no key. Caches revalidate it, so that a new
 /// release is visible at once and an unchanged document is answered with 304.
 pub(crate) fn route<S: Clone + Send + Sync + 'static>() -> MethodRouter<S> {
-    let document = Representation::new("application/json", document().to_string());
+    let document = Representation::new(StatusCode::OK, "application/json", document().to_string());
     let revalidated = [(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))];
     get(async move |headers: HeaderMap| (AppendHeaders(revalidated), document.answer(&headers)))
 }

@@ -20,9 +20,10 @@ use http::{
     },
 };
 
-/// Body and its media type. Clones share it.
+/// Body, its media type, and the status that it is answered with. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Representation {
+    status: StatusCode,
     media_type: HeaderValue,
     plain: Encoded,
     /// The compressed body; `None` if that is not smaller.
@@ -38,49 +39,63 @@ struct Encoded {
 }
 
 impl Representation {
-    pub(crate) fn new(media_type: &'static str, body: impl Into<Bytes>) -> Self {
+    pub(crate) fn new(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Self {
         let body = body.into();
         let hash = content_hash(&body);
         let gzip = gzipped(&body)
             .filter(|compressed| compressed.len() < body.len())
             .map(|compressed| Encoded { body: compressed, tag: quoted(&format!("{hash}-gzip")) });
         Self {
+            status,
             media_type: HeaderValue::from_static(media_type),
             plain: Encoded { body, tag: quoted(&hash) },
             gzip,
         }
     }
 
-    /// Returns 200 with the body, compressed if the client accepts it, or 304 if the client has it.
+    /// Returns a page.
+    pub(crate) fn html(status: StatusCode, body: String) -> Self {
+        Self::new(status, "text/html; charset=utf-8", body)
+    }
+
+    /// Returns an embedded file, whose media type its name shows.
+    pub(crate) fn asset(name: &str, content: &'static str) -> Self {
+        let media_type = match name.rsplit('.').next() {
+            Some("css") => "text/css; charset=utf-8",
+            Some("svg") => "image/svg+xml; charset=utf-8",
+            _ => "text/javascript; charset=utf-8",
+        };
+        Self::new(StatusCode::OK, media_type, content)
+    }
+
+    /// Returns the body, compressed if the client accepts it. If the status is 200 and the client has the
+    /// body, the answer is 304. With another status, the body replaces that of another resource and has no
+    /// tag.
     pub(crate) fn answer(&self, request: &HeaderMap) -> Response {
-        let chosen = self.choose(request);
-        let mut response = if is_named(&chosen.tag, request) {
+        let gzip = self.gzip.as_ref().filter(|_| takes_gzip(request));
+        let chosen = gzip.unwrap_or(&self.plain);
+        let has_tag = self.status == StatusCode::OK;
+        let mut response = if has_tag && is_named(&chosen.tag, request) {
             // The length of 200 (RFC 9110 §8.6): the router would add that of the empty body.
             (StatusCode::NOT_MODIFIED, [(CONTENT_LENGTH, chosen.body.len())]).into_response()
         } else {
-            self.with_status(StatusCode::OK, request)
+            let body = Body::from(chosen.body.clone());
+            let mut response = (self.status, [(CONTENT_TYPE, self.media_type.clone())], body).into_response();
+            if gzip.is_some() {
+                response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            }
+            response
         };
-        response.headers_mut().insert(ETAG, chosen.tag.clone());
         response.headers_mut().insert(VARY, HeaderValue::from_static("Accept-Encoding"));
-        response
-    }
-
-    /// Returns the body with a status other than 200. It replaces another answer, and is never 304.
-    pub(crate) fn with_status(&self, status: StatusCode, request: &HeaderMap) -> Response {
-        let chosen = self.choose(request);
-        let mut response = Response::new(Body::from(chosen.body.clone()));
-        *response.status_mut() = status;
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, self.media_type.clone());
-        headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
-        if self.gzip.as_ref().is_some_and(|gzip| gzip.tag == chosen.tag) {
-            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        if has_tag {
+            response.headers_mut().insert(ETAG, chosen.tag.clone());
         }
         response
     }
 
-    fn choose(&self, request: &HeaderMap) -> &Encoded {
-        self.gzip.as_ref().filter(|_| takes_gzip(request)).unwrap_or(&self.plain)
+    /// Returns the answer with the header fields of every page.
+    pub(crate) fn page(&self, request: &HeaderMap) -> Response {
+        strict(self.answer(request))
     }
 }
 
@@ -154,42 +169,6 @@ const ON_EVERY_ANSWER: [(HeaderName, HeaderValue); 6] = [
     (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
 ];
 
-/// A page or an asset. Clones share the body.
-#[derive(Clone, Debug)]
-pub(crate) struct Resource {
-    status: StatusCode,
-    content: Representation,
-}
-
-impl Resource {
-    pub(crate) fn html(status: StatusCode, body: String) -> Self {
-        Self::new(status, "text/html; charset=utf-8", body)
-    }
-
-    /// Returns an embedded file, whose media type its name shows.
-    pub(crate) fn asset(name: &str, content: &'static str) -> Self {
-        let media_type = match name.rsplit('.').next() {
-            Some("css") => "text/css; charset=utf-8",
-            Some("svg") => "image/svg+xml; charset=utf-8",
-            _ => "text/javascript; charset=utf-8",
-        };
-        Self::new(StatusCode::OK, media_type, content)
-    }
-
-    pub(crate) fn new(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Self {
-        Self { status, content: Representation::new(media_type, body) }
-    }
-
-    /// Returns the resource, or 304 if the client already has it.
-    pub(crate) fn answer(&self, request: &HeaderMap) -> Response {
-        strict(if self.status == StatusCode::OK {
-            self.content.answer(request)
-        } else {
-            self.content.with_status(self.status, request)
-        })
-    }
-}
-
 /// Returns the response with the header fields of every answer.
 pub(crate) fn strict(mut response: Response) -> Response {
     response.headers_mut().extend(ON_EVERY_ANSWER);
@@ -229,7 +208,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_representation_is_compressed_only_for_clients_that_accept_gzip() {
-        let text = Representation::new("text/plain", TEXT);
+        let text = Representation::new(StatusCode::OK, "text/plain", TEXT);
         for accepted in ["gzip", "br, gzip", "GZIP;q=0.5", "*", "identity;q=0, *;q=1", "br;q=1.0,gzip;q=0.8"]
         {
             let answer = ask(&text, &[(ACCEPT_ENCODING, accepted)]);
@@ -250,7 +229,7 @@ mod tests {
 
     #[test]
     fn each_encoding_has_its_own_etag_and_a_match_is_not_sent_again() {
-        let text = Representation::new("text/plain", TEXT);
+        let text = Representation::new(StatusCode::OK, "text/plain", TEXT);
         let plain = ask(&text, &[]).headers()[ETAG].clone();
         let gzip = ask(&text, &[(ACCEPT_ENCODING, "gzip")]).headers()[ETAG].clone();
         assert_ne!(plain, gzip);
@@ -271,7 +250,8 @@ mod tests {
 
     #[test]
     fn a_text_that_gzip_would_enlarge_stays_plain() {
-        let answer = ask(&Representation::new("text/plain", "short"), &[(ACCEPT_ENCODING, "gzip")]);
+        let answer =
+            ask(&Representation::new(StatusCode::OK, "text/plain", "short"), &[(ACCEPT_ENCODING, "gzip")]);
         assert_eq!(answer.headers().get(CONTENT_ENCODING), None);
     }
 }

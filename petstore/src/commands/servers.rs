@@ -5,14 +5,11 @@ use std::sync::Arc;
 use petstore_api_key::{ApiKey, OperatorToken};
 use petstore_clock::Clock;
 use petstore_core::{Core, grpc};
-use petstore_gateway::{
-    Gateway,
-    core_client::{CoreConnection, CoreTransport},
-};
+use petstore_gateway::{Gateway, core_client::CoreTransport};
 
 use crate::{
     process::{
-        self, FirstSecret, Process, ProcessError, StartError,
+        FirstSecret, Process, ProcessError,
         listener::{bind_grpc, bind_rest},
     },
     settings::{
@@ -54,7 +51,7 @@ pub(crate) struct CoreSettings {
     #[command(flatten)]
     environment: EnvironmentSettings,
     #[command(flatten)]
-    process: ProcessSettings,
+    pub(crate) process: ProcessSettings,
 }
 
 /// Settings of a gateway.
@@ -84,7 +81,7 @@ pub struct GatewaySettings {
 ///
 /// If a setting cannot be used, a port cannot be listened on or the store cannot be opened. Then nothing
 /// runs.
-pub async fn start_service(settings: ServeSettings, clock: Clock) -> Result<Process, StartError> {
+pub async fn start_service(settings: ServeSettings, clock: Clock) -> Result<Process, ProcessError> {
     let url = settings.store.database.url()?;
     let replicas = settings.store.replicas(&url)?;
     let security = settings.grpc.security()?;
@@ -105,11 +102,10 @@ pub async fn start_service(settings: ServeSettings, clock: Clock) -> Result<Proc
 
     let limiter = process.rate_limiter(redis, settings.limiter.resilience(), &clock).await;
     let core = Core::new(store, clock.clone()).for_environment(environment).traced(traces.clone());
-    let connection = CoreConnection::in_process(
-        CoreTransport::new(grpc::in_memory(&core)),
-        Arc::new(grpc::in_process(&core)),
-    );
-    let gateway = Gateway::new(settings.edge.gateway(environment, traces), connection, limiter, clock);
+    let transport = CoreTransport::new(grpc::in_memory(&core));
+    let (options, in_process) =
+        (settings.edge.gateway(environment, traces), Arc::new(grpc::in_process(&core)));
+    let gateway = Gateway::new(options, transport, Some(in_process), limiter, clock);
     gateway.ask_core_once().await;
     process.serve_grpc(grpc, &settings.grpc, security, core);
     process.serve_rest(rest, &settings.edge, gateway);
@@ -117,7 +113,7 @@ pub async fn start_service(settings: ServeSettings, clock: Clock) -> Result<Proc
     Ok(process)
 }
 
-async fn start_core(settings: CoreSettings, clock: Clock) -> Result<Process, StartError> {
+pub(crate) async fn start_core(settings: CoreSettings, clock: Clock) -> Result<Process, ProcessError> {
     let url = settings.store.database.url()?;
     let replicas = settings.store.replicas(&url)?;
     let security = settings.grpc.security()?;
@@ -136,7 +132,7 @@ async fn start_core(settings: CoreSettings, clock: Clock) -> Result<Process, Sta
 /// # Errors
 ///
 /// If a setting cannot be used or a port cannot be listened on. Then nothing runs.
-pub async fn start_gateway(settings: GatewaySettings, clock: Clock) -> Result<Process, StartError> {
+pub async fn start_gateway(settings: GatewaySettings, clock: Clock) -> Result<Process, ProcessError> {
     let core = settings.core.connect()?;
     let redis = settings.limiter.redis(&clock)?;
     let rest = bind_rest(&settings.edge).await?;
@@ -144,22 +140,7 @@ pub async fn start_gateway(settings: GatewaySettings, clock: Clock) -> Result<Pr
     let core = process.reloadable(core, &settings.core);
     let limiter = process.rate_limiter(redis, settings.limiter.resilience(), &clock).await;
     let options = settings.edge.gateway(settings.environment.environment, traces);
-    process.serve_rest(rest, &settings.edge, Gateway::new(options, core, limiter, clock));
+    process.serve_rest(rest, &settings.edge, Gateway::new(options, core, None, limiter, clock));
     process.ready();
     Ok(process)
-}
-
-pub(crate) fn serve(settings: ServeSettings, warnings: &[String]) -> Result<(), ProcessError> {
-    let process = settings.process.clone();
-    process::run(&process, warnings, Box::pin(start_service(settings, Clock::system())))
-}
-
-pub(crate) fn core(settings: CoreSettings, warnings: &[String]) -> Result<(), ProcessError> {
-    let process = settings.process.clone();
-    process::run(&process, warnings, Box::pin(start_core(settings, Clock::system())))
-}
-
-pub(crate) fn gateway(settings: GatewaySettings, warnings: &[String]) -> Result<(), ProcessError> {
-    let process = settings.process.clone();
-    process::run(&process, warnings, Box::pin(start_gateway(settings, Clock::system())))
 }

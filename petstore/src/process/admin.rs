@@ -5,6 +5,7 @@ mod host;
 use std::{
     net::SocketAddr,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use axum::{
@@ -19,21 +20,81 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{any, get},
 };
+use petstore_core::store::Store;
 use petstore_gateway::{
-    Gateway, PartState, admin_of, admin_router, answer_operator, error_response, with_whole_body,
+    Gateway, PartState, admin_of, admin_router, answer_operator, core_client::CoreTransport, error_response,
+    with_whole_body,
 };
 use petstore_telemetry::{
     logs,
     metrics::{Collectors, Exposition, IntGauge, IntGaugeVec, gauge, gauges},
 };
-use tokio::sync::{Semaphore, watch};
+use serde_json::{Map, Value, json};
+use tokio::{
+    sync::{Semaphore, watch},
+    time::timeout,
+};
 use tower::ServiceExt;
 
-use super::{
-    Phase,
-    readiness::{Readiness, Sources},
-};
+use super::Phase;
 use crate::settings::HostName;
+
+/// Timeout of a ping. A database that takes longer to answer is down.
+const PING_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Parts that the admin port reports. A process has a gateway, a store, or both.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sources {
+    /// Core that checks operators' tokens.
+    pub(crate) core: Option<CoreTransport>,
+    pub(crate) gateway: Option<Gateway>,
+    pub(crate) store: Option<Store>,
+}
+
+/// Readiness that `/readyz` reports.
+#[derive(Clone, Debug)]
+struct Readiness {
+    status: PartState,
+    /// Parts that the process has, by name.
+    parts: Vec<(&'static str, PartState)>,
+}
+
+impl Sources {
+    /// Returns the state of each part that the process has.
+    async fn states(&self) -> Vec<(&'static str, PartState)> {
+        let database = match &self.store {
+            None => None,
+            Some(store) => match timeout(PING_TIMEOUT, store.ping()).await {
+                Ok(Ok(())) if store.is_damaged() => Some(PartState::Degraded),
+                Ok(Ok(())) => Some(PartState::Ok),
+                Ok(Err(_)) | Err(_) => Some(PartState::Down),
+            },
+        };
+        let (core, limiter) = self.gateway.as_ref().map(Gateway::readiness).unzip();
+        let parts = [("core", core), ("database", database), ("limiter", limiter)];
+        parts.into_iter().filter_map(|(name, state)| Some((name, state?))).collect()
+    }
+}
+
+impl Readiness {
+    /// Creates the readiness. A process is as ready as its worst part, and down while it starts and while it
+    /// stops.
+    fn new(phase: Phase, parts: Vec<(&'static str, PartState)>) -> Self {
+        let worst = parts.iter().map(|(_, state)| *state).max().unwrap_or(PartState::Ok);
+        Self { status: if phase == Phase::Serving { worst } else { PartState::Down }, parts }
+    }
+
+    fn takes_requests(&self) -> bool {
+        self.status != PartState::Down
+    }
+
+    /// Returns a body such as `{"status":"ok","parts":{"core":"ok","database":"ok","limiter":"ok"}}`.
+    fn body(&self) -> Value {
+        let parts: Map<_, _> =
+            self.parts.iter().map(|(name, state)| ((*name).to_owned(), state.to_string().into())).collect();
+        json!({ "status": self.status.to_string(), "parts": parts })
+    }
+}
 
 /// Health of the process, and the admin API of its gateway. The port is served before the parts exist.
 #[derive(Clone, Debug)]
@@ -193,14 +254,11 @@ async fn not_found() -> Response {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use axum::{
         body::{Body, to_bytes},
         http::Request,
     };
-    use serde_json::{Value, json};
-    use tower::ServiceExt;
-
-    use super::*;
 
     async fn answer_to(phase: &watch::Sender<Phase>, method: &str, path: &str) -> (u16, String) {
         let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
@@ -240,6 +298,40 @@ mod tests {
             let (status, body) = answer_to(&phase, method, path).await;
             let body: Value = serde_json::from_str(&body).unwrap();
             assert_eq!((status, &body["code"]), (404, &json!("ROUTE_NOT_FOUND")), "{method} {path}");
+        }
+    }
+
+    fn readiness(phase: Phase, [core, database, limiter]: [PartState; 3]) -> Readiness {
+        Readiness::new(phase, vec![("core", core), ("database", database), ("limiter", limiter)])
+    }
+
+    #[test]
+    fn a_process_is_as_ready_as_its_worst_part() {
+        use PartState::{Degraded, Down, Ok};
+        for (parts, status) in
+            [([Ok, Ok, Ok], "ok"), ([Ok, Ok, Degraded], "degraded"), ([Down, Ok, Degraded], "down")]
+        {
+            let readiness = readiness(Phase::Serving, parts);
+            let [core, database, limiter] = parts.map(|state| state.to_string());
+            let named = json!({ "core": core, "database": database, "limiter": limiter });
+            assert_eq!(readiness.body(), json!({ "status": status, "parts": named }));
+            assert_eq!(readiness.takes_requests(), status != "down");
+        }
+    }
+
+    #[test]
+    fn only_a_serving_process_takes_requests() {
+        for phase in [
+            Phase::Starting,
+            Phase::Draining,
+            Phase::ClosingHttp,
+            Phase::ClosingGrpc,
+            Phase::ClosingBackground,
+            Phase::ClosingAdmin,
+        ] {
+            let readiness = readiness(phase, [PartState::Ok; 3]);
+            assert!(!readiness.takes_requests(), "{phase:?}");
+            assert_eq!(readiness.body()["status"], "down", "{phase:?}");
         }
     }
 }

@@ -18,7 +18,7 @@ use petstore_clock::{Clock, UnixMillis};
 use petstore_core::{DatabaseUrl, domain::PetStoreError, store::Store};
 use tokio::task::spawn_blocking;
 
-use super::{StartError, folder_of};
+use super::{ProcessError, folder_of};
 
 /// Reason why there is no first key or token.
 #[derive(Debug, thiserror::Error)]
@@ -52,13 +52,13 @@ impl FirstSecret {
         store: &Store,
         url: &DatabaseUrl,
         clock: &Clock,
-    ) -> Result<Option<PathBuf>, StartError> {
+    ) -> Result<Option<PathBuf>, ProcessError> {
         let Some(path) = url.sqlite_file() else { return Ok(None) };
         let (file, secret) = self.names();
         let files = Files::new(path, file);
         match files.create(store, &self, clock).await {
             Ok(is_created) => Ok(is_created.then_some(files.secret)),
-            Err(source) => Err(StartError::FirstSecret { secret, file: files.secret, source }),
+            Err(source) => Err(ProcessError::FirstSecret { secret, file: files.secret, source }),
         }
     }
 
@@ -244,7 +244,7 @@ mod tests {
         (Store::open(&url, options).await.unwrap(), url)
     }
 
-    async fn made(store: &Store, url: &DatabaseUrl) -> Result<Option<PathBuf>, StartError> {
+    async fn made(store: &Store, url: &DatabaseUrl) -> Result<Option<PathBuf>, ProcessError> {
         FirstSecret::ApiKey(ApiKey::generate(Environment::Production))
             .create(store, url, &Clock::system())
             .await
@@ -338,7 +338,7 @@ mod tests {
         let file = folder.path().join("first-api-key");
         fs::write(&file, &key).unwrap();
         let refusal = made(&store, &url).await.unwrap_err();
-        assert!(matches!(refusal, StartError::FirstSecret { source: FirstSecretError::InTheWay, .. }));
+        assert!(matches!(refusal, ProcessError::FirstSecret { source: FirstSecretError::InTheWay, .. }));
         assert_eq!(fs::read(&file).unwrap(), key);
         assert!(!store.has_accounts().await.unwrap());
 

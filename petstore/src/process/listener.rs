@@ -9,7 +9,7 @@ use petstore_gateway::server::{Certificate, CertificateFiles};
 use tokio::{net::TcpListener, task::spawn_blocking};
 
 pub(crate) use self::unix::SocketFile;
-use super::StartError;
+use super::ProcessError;
 use crate::{
     output::reason,
     settings::{EdgeSettings, GrpcAddr, InvalidSetting, ListenAddr},
@@ -32,7 +32,7 @@ pub(crate) struct BoundGrpc {
 }
 
 /// Binds the address in the setting. If it is a name, the first of its addresses that can be bound is used.
-pub(crate) async fn bind(setting: &'static str, addr: &ListenAddr) -> Result<Bound, StartError> {
+pub(crate) async fn bind(setting: &'static str, addr: &ListenAddr) -> Result<Bound, ProcessError> {
     let addrs = addr.resolve().await.map_err(|error| {
         InvalidSetting::new(setting, format!("cannot resolve {addr}: {}", reason(&error)))
     })?;
@@ -43,7 +43,7 @@ pub(crate) async fn bind(setting: &'static str, addr: &ListenAddr) -> Result<Bou
 }
 
 /// Binds the port or the socket of `--grpc-addr`.
-pub(crate) async fn bind_grpc(addr: &GrpcAddr) -> Result<BoundGrpc, StartError> {
+pub(crate) async fn bind_grpc(addr: &GrpcAddr) -> Result<BoundGrpc, ProcessError> {
     let setting = "--grpc-addr";
     let (listener, addr, file) = match addr {
         GrpcAddr::Tcp(addr) => {
@@ -68,7 +68,7 @@ pub(crate) struct BoundRest {
 }
 
 /// Binds `--http-addr` and `--https-addr`, and reads the certificate.
-pub(crate) async fn bind_rest(settings: &EdgeSettings) -> Result<BoundRest, StartError> {
+pub(crate) async fn bind_rest(settings: &EdgeSettings) -> Result<BoundRest, ProcessError> {
     let http = match (&settings.http_addr, &settings.https_addr) {
         (Some(addr), _) => Some(bind("--http-addr", addr).await?),
         (None, Some(_)) => None,
@@ -98,8 +98,8 @@ async fn read_certificate(files: CertificateFiles) -> Result<Certificate, Invali
     }
 }
 
-fn refused(setting: &'static str, addr: &dyn fmt::Display, error: &io::Error) -> StartError {
-    StartError::Listen { setting, addr: addr.to_string(), reason: reason(error) }
+fn refused(setting: &'static str, addr: &dyn fmt::Display, error: &io::Error) -> ProcessError {
+    ProcessError::Listen { setting, addr: addr.to_string(), reason: reason(error) }
 }
 
 #[cfg(test)]

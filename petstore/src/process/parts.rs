@@ -24,7 +24,7 @@ use tokio::task::spawn_blocking;
 use tower::{ServiceExt, service_fn};
 
 use super::{
-    Phase, Process, StartError, admin, folder_of,
+    Phase, Process, ProcessError, admin, folder_of,
     listener::{Bound, BoundGrpc, BoundRest},
 };
 use crate::settings::{CoreAddressSettings, EdgeSettings, GrpcSettings, StoreSettings};
@@ -171,7 +171,7 @@ impl Process {
         url: &DatabaseUrl,
         replicas: &[DatabaseUrl],
         settings: &StoreSettings,
-    ) -> Result<Store, StartError> {
+    ) -> Result<Store, ProcessError> {
         let store = Store::open(url, settings.open_options()).await?.with_replicas(url, replicas)?;
         let store = store.with_pet_cache(settings.pet_cache);
         self.addresses.store = Some(url.to_string());

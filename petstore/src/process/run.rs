@@ -1,16 +1,17 @@
-//! Start and end of a process that is run from the command line.
+//! Start and end of a process that is run from the command line, and the files that it reads again.
 
-use std::{io, time::Duration};
+use std::{fmt, io, sync::Arc, time::Duration};
 
 use futures_util::future::LocalBoxFuture;
 use petstore_telemetry::logs;
 use tokio::{
     runtime,
     signal::unix::{Signal, SignalKind, signal},
+    task::spawn_blocking,
     time::Instant,
 };
 
-use super::{Process, ProcessError, StartError, rlimits};
+use super::{Process, ProcessError, rlimits};
 use crate::settings::{InvalidSetting, ProcessSettings};
 
 /// Interval within which a second signal does not mean "stop at once": a supervisor may signal the process
@@ -44,10 +45,10 @@ impl Signals {
 pub(crate) fn run(
     settings: &ProcessSettings,
     warnings: &[String],
-    start: LocalBoxFuture<'_, Result<Process, StartError>>,
+    start: impl Future<Output = Result<Process, ProcessError>>,
 ) -> Result<(), ProcessError> {
     logs::init(&settings.log_level, settings.log_format)
-        .map_err(|reason| StartError::from(InvalidSetting::new("--log-level", reason)))?;
+        .map_err(|reason| ProcessError::from(InvalidSetting::new("--log-level", reason)))?;
     logs::log_panics();
     rlimits::forbid_core_dumps();
     rlimits::raise_open_files();
@@ -61,12 +62,12 @@ pub(crate) fn run(
         _ => runtime::Builder::new_multi_thread(),
     };
     let runtime = runtime.worker_threads(threads).enable_all().build().map_err(ProcessError::Runtime)?;
-    let ended = runtime.block_on(until_signal(start));
+    let ended = runtime.block_on(until_signal(Box::pin(start)));
     runtime.shutdown_background(); // all parts have ended or were cut off
     ended
 }
 
-async fn until_signal(start: LocalBoxFuture<'_, Result<Process, StartError>>) -> Result<(), ProcessError> {
+async fn until_signal(start: LocalBoxFuture<'_, Result<Process, ProcessError>>) -> Result<(), ProcessError> {
     let mut signals = Signals::listen().map_err(ProcessError::Runtime)?;
     // A SIGHUP during start or shutdown is ignored.
     let mut hangups = signal(SignalKind::hangup()).map_err(ProcessError::Runtime)?;
@@ -100,4 +101,43 @@ async fn until_signal(start: LocalBoxFuture<'_, Result<Process, StartError>>) ->
     }
     tracing::info!("stopped");
     ended
+}
+
+/// Reads a part's files again and uses them. Returns the reason if they cannot be used, and then changes
+/// nothing.
+type Read = dyn Fn() -> Result<(), String> + Send + Sync;
+
+/// Parts whose files can be read again while the process serves.
+#[derive(Default)]
+pub(crate) struct Reloads(Vec<(&'static str, Arc<Read>)>);
+
+impl Reloads {
+    /// Adds a part, by the name of its files.
+    pub(crate) fn add(
+        &mut self,
+        files: &'static str,
+        read: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) {
+        self.0.push((files, Arc::new(read)));
+    }
+
+    /// Reads all files again, and logs a line for each part. If files cannot be used, the old ones stay.
+    pub(crate) async fn run(&self) {
+        if self.0.is_empty() {
+            tracing::info!("reload: this process has no certificate or token to read again");
+        }
+        for (files, read) in &self.0 {
+            let read = Arc::clone(read);
+            match spawn_blocking(move || read()).await.map_err(|error| error.to_string()).flatten() {
+                Ok(()) => tracing::info!("reload: {files} was read again"),
+                Err(error) => tracing::error!(error, "reload: {files} cannot be used, the old one stays"),
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Reloads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(files, _)| files)).finish()
+    }
 }

@@ -52,7 +52,7 @@ impl ApiUnderTest {
         let settings = GatewayOptions::new(Environment::Production);
         let (clock, _) = Clock::manual(petstore_clock::UnixMillis(1_795_200_000_000));
         let limiter = Arc::new(InProcessLimiter::new(clock.clone()));
-        let state = AdminState::new(&Gateway::new(settings, core, limiter, clock));
+        let state = AdminState::new(&Gateway::new(settings, core, None, limiter, clock));
         Self { router: api(Arc::new(state)), calls }
     }
 

@@ -8,7 +8,7 @@ use axum::{
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
-use crate::representation::{Resource, embedded, strict};
+use crate::representation::{Representation, embedded, strict};
 
 /// Paths of pages. All are one document, in which a script shows the page of the path.
 const PAGES: [&str; 9] = [
@@ -39,14 +39,14 @@ const ASSETS: [&[(&str, &str)]; 2] = [
 /// Serves every page and asset. Other paths below `/console` are pages too, with status 404, and `/` leads to
 /// the console.
 pub(super) fn routes() -> Router {
-    let document = |status| Resource::html(status, include_str!("assets/console.html").to_owned());
+    let document = |status| Representation::html(status, include_str!("assets/console.html").to_owned());
     let (page, missing) = (document(StatusCode::OK), document(StatusCode::NOT_FOUND));
     let mut router = Router::new();
     for path in PAGES {
         router = serve(router, path, page.clone());
     }
     for (name, content) in ASSETS.into_iter().flatten() {
-        router = serve(router, &format!("/console/assets/{name}"), Resource::asset(name, content));
+        router = serve(router, &format!("/console/assets/{name}"), Representation::asset(name, content));
     }
     for path in ["/", "/console/"] {
         router = router.route(path, get(async || strict((StatusCode::FOUND, TO_CONSOLE).into_response())));
@@ -54,6 +54,6 @@ pub(super) fn routes() -> Router {
     serve(router, "/console/{*path}", missing)
 }
 
-fn serve(router: Router, path: &str, resource: Resource) -> Router {
-    router.route(path, get(async move |headers: HeaderMap| resource.answer(&headers)))
+fn serve(router: Router, path: &str, resource: Representation) -> Router {
+    router.route(path, get(async move |headers: HeaderMap| resource.page(&headers)))
 }

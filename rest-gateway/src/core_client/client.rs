@@ -29,37 +29,6 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// Makes calls to a core in the same process, without a network message.
 pub type InProcessCalls = Arc<dyn Fn(Call) -> BoxFuture<'static, Answer> + Send + Sync>;
 
-/// Connection to a core, in this process or elsewhere.
-#[derive(Clone)]
-pub struct CoreConnection {
-    transport: CoreTransport,
-    in_process: Option<InProcessCalls>,
-}
-
-impl CoreConnection {
-    /// Returns a connection to a core in the same process. Frequent calls are made directly, the others go
-    /// over `transport`.
-    #[must_use]
-    pub fn in_process(transport: CoreTransport, calls: InProcessCalls) -> Self {
-        Self { transport, in_process: Some(calls) }
-    }
-}
-
-/// Connection to a core in another process.
-impl From<CoreTransport> for CoreConnection {
-    fn from(transport: CoreTransport) -> Self {
-        Self { transport, in_process: None }
-    }
-}
-
-impl fmt::Debug for CoreConnection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CoreConnection")
-            .field("is_in_process", &self.in_process.is_some())
-            .finish_non_exhaustive()
-    }
-}
-
 /// Calls the core.
 pub(crate) struct CoreClient {
     transport: TracedTransport,
@@ -75,8 +44,10 @@ enum Route {
     Batches(Arc<CallQueue>),
 }
 
-impl From<CoreConnection> for CoreClient {
-    fn from(CoreConnection { transport, in_process }: CoreConnection) -> Self {
+impl CoreClient {
+    /// Creates a client of a core. If it is `in_process`, frequent calls are made directly, and only the
+    /// others go over `transport`.
+    pub(crate) fn new(transport: CoreTransport, in_process: Option<InProcessCalls>) -> Self {
         let traced = TracedTransport::from(transport.clone());
         let route = in_process.map_or_else(
             || Route::Batches(CallQueue::new(transport::named(transport), Arc::clone(traced.breaker()))),
@@ -90,9 +61,7 @@ impl From<CoreConnection> for CoreClient {
             retries: RetryBudget::new(),
         }
     }
-}
 
-impl CoreClient {
     /// Returns the transport, for clients of other services.
     pub(crate) fn transport(&self) -> &TracedTransport {
         &self.transport
@@ -325,7 +294,7 @@ mod tests {
         let away = service_fn(async |_: http::Request<tonic::body::Body>| {
             Err::<http::Response<tonic::body::Body>, BoxError>("no core here".into())
         });
-        let client = CoreClient::from(CoreConnection::in_process(CoreTransport::new(away), calls));
+        let client = CoreClient::new(CoreTransport::new(away), Some(calls));
         let caller = caller();
         let answers = join_all((0..1_000).map(|_| client.call(GetPetRequest { pet_id: 1 }, &caller))).await;
         assert!(answers.iter().all(Result::is_ok));

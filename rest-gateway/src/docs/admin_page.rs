@@ -6,15 +6,15 @@ use http::StatusCode;
 use serde_json::{Map, Value};
 
 use super::html::{HtmlPage, escaped, prose};
-use crate::{admin, representation::Resource};
+use crate::{admin, representation::Representation};
 
 /// Path of the page.
 pub(super) const PATH: &str = "/docs/admin";
 
 /// The page. It is made on the first request for it, because the descriptors that it is made from take memory
 /// that few gateways need.
-pub(super) static PAGE: LazyLock<Resource> =
-    LazyLock::new(|| Resource::html(StatusCode::OK, page(&admin::openapi_document())));
+pub(super) static PAGE: LazyLock<Representation> =
+    LazyLock::new(|| Representation::html(StatusCode::OK, page(&admin::openapi_document())));
 
 fn page(document: &Value) -> String {
     let mut operations = String::new();

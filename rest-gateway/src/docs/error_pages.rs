@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use petstore_proto::{Retry, v1::ErrorReason};
+use petstore_telemetry::traces::grpc;
 use serde_json::Value;
 
 use super::html::{HtmlPage, escaped, prose};
@@ -36,12 +37,9 @@ pub(super) fn index() -> String {
     let mut rows = String::new();
     for reason in by_status() {
         let code = reason.code();
-        let _ = writeln!(
-            // a write to a String cannot fail
-            rows,
-            "<tr><td data-label=\"HTTP\">{status}</td><th scope=\"row\"><a \
-             href=\"{path}\"><code>{code}</code></a></th> <td \
-             data-label=\"gRPC\">{grpc}</td><td>{meaning}</td></tr>",
+        let _ = write!(
+            rows, // a write to a String cannot fail
+            include_str!("assets/error-row.html"),
             status = code.http.as_u16(),
             path = page_path(reason),
             code = code.name,
@@ -76,15 +74,8 @@ fn grpc_status(reason: ErrorReason) -> String {
 }
 
 /// Returns the name of a code's gRPC status, such as `NOT_FOUND`.
-pub(super) fn grpc_name(reason: ErrorReason) -> Option<String> {
-    let mut name = String::new();
-    for letter in format!("{:?}", reason.code().grpc?).chars() {
-        if letter.is_uppercase() && !name.is_empty() {
-            name.push('_');
-        }
-        name.push(letter.to_ascii_uppercase());
-    }
-    Some(name)
+pub(super) fn grpc_name(reason: ErrorReason) -> Option<&'static str> {
+    reason.code().grpc.map(|code| grpc::status(code.into()))
 }
 
 /// Returns every reason by HTTP status, and within a status in the order of the enum.

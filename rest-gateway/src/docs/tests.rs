@@ -329,7 +329,7 @@ fn written_guide() -> String {
     let reasons = by_status();
     let rows = reasons.iter().map(|&reason| {
         let (code, about) = (reason.code(), explanation(reason));
-        let grpc = grpc_name(reason).unwrap_or_else(|| "–".to_owned());
+        let grpc = grpc_name(reason).unwrap_or("–");
         format!("| `{}` | {} | {grpc} | {} |\n", code.name, code.http.as_str(), first_sentence(about.meaning))
     });
     let sections = reasons.iter().map(|&reason| {

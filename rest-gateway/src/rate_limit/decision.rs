@@ -62,6 +62,13 @@ pub struct Decision {
 }
 
 impl Decision {
+    /// Returns the decision on a request that is no strike and of a key that is not banned, by the counters
+    /// of all gateways.
+    pub(crate) const fn new(outcome: Outcome, now: UnixMillis, minute: WindowView, day: WindowView) -> Self {
+        let (is_strike, struck_out_at, ban, scope) = (false, None, None, Scope::Shared);
+        Self { outcome, is_strike, struck_out_at, now, minute, day, ban, scope }
+    }
+
     /// Returns the one window that the three `X-RateLimit-` fields describe (docs/contract.md, 6.5). On
     /// refusal it is the refusing window. In a ban it has the minute's limit, nothing remaining, and the
     /// ban's end. Otherwise it is the window with the fewest requests remaining, or the day if that is a tie.

@@ -9,7 +9,7 @@ use petstore_clock::UnixMillis;
 use super::{
     Quota,
     abuse::{AbuseState, TimeSpan},
-    decision::{Decision, LimitStatus, Outcome, Scope, Strikes},
+    decision::{Decision, LimitStatus, Outcome, Strikes},
     windows::Windows,
 };
 
@@ -61,17 +61,7 @@ pub(crate) fn inspect(record: Record, quota: Quota, settled_at: UnixMillis, now:
 fn look(record: Record, quota: Quota, settled_at: UnixMillis, now: UnixMillis) -> (Decision, Record) {
     let current = Record { windows: record.windows.at(now.0), abuse: record.abuse.at(now.0, settled_at) };
     let (minute, day) = current.windows.view(quota, now.0);
-    let decision = Decision {
-        outcome: Outcome::from_windows(minute, day),
-        is_strike: false,
-        struck_out_at: None,
-        now,
-        minute,
-        day,
-        ban: None,
-        scope: Scope::Shared,
-    };
-    (decision, current)
+    (Decision::new(Outcome::from_windows(minute, day), now, minute, day), current)
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ impl Window {
     }
 
     /// Returns the later of two windows of one caller, or the higher count if they are one window.
-    fn latest(self, other: Self) -> Self {
+    pub(crate) fn latest(self, other: Self) -> Self {
         [self, other].into_iter().max_by_key(|window| (window.from, window.used)).unwrap_or_default()
     }
 
@@ -66,14 +66,14 @@ impl Window {
         Self { used: self.used.div_ceil(gateways), ..self }
     }
 
-    /// Adds the count of another window.
-    fn plus(self, other: Self) -> Self {
+    /// Adds the count of another window. This window keeps its beginning if it has counted.
+    pub(crate) fn plus(self, other: Self) -> Self {
         let from = if self.used == 0 { other.from } else { self.from };
         Self { from, used: self.used.saturating_add(other.used) }
     }
 
     /// Subtracts the count of another window.
-    fn less(self, other: Self) -> Self {
+    pub(crate) fn less(self, other: Self) -> Self {
         match self.used.saturating_sub(other.used) {
             0 => Self::default(),
             used => Self { used, ..self },
@@ -115,25 +115,15 @@ impl Windows {
         Self { minute: Window::shown(minute, MINUTE), day: Window::shown(day, DAY) }
     }
 
-    /// Returns the later of two states of one caller's windows, or the higher count of one window.
-    pub(crate) fn latest(self, other: Self) -> Self {
-        Self { minute: self.minute.latest(other.minute), day: self.day.latest(other.day) }
+    /// Combines each window with the one of the same length in `other`.
+    pub(crate) fn combined(self, with: fn(Window, Window) -> Window, other: Self) -> Self {
+        Self { minute: with(self.minute, other.minute), day: with(self.day, other.day) }
     }
 
     /// Returns one gateway's part of counts that `gateways` gateways share, rounded up.
     pub(crate) fn part(self, gateways: NonZeroU16) -> Self {
         let gateways = u64::from(gateways.get());
         Self { minute: self.minute.part(gateways), day: self.day.part(gateways) }
-    }
-
-    /// Adds the counts of other windows. These windows keep their beginning if they have counted.
-    pub(crate) fn plus(self, other: Self) -> Self {
-        Self { minute: self.minute.plus(other.minute), day: self.day.plus(other.day) }
-    }
-
-    /// Subtracts the counts of other windows.
-    pub(crate) fn less(self, other: Self) -> Self {
-        Self { minute: self.minute.less(other.minute), day: self.day.less(other.day) }
     }
 
     /// Returns both windows as the client may see them. Must be called on the result of [`Self::at`].

@@ -64,7 +64,7 @@ fn without_core(cors_origins: &[&str]) -> Gateway {
     let away =
         service_fn(async |_| Err::<http::Response<tonic::body::Body>, BoxError>("no core here".into()));
     let limiter = Arc::new(InProcessLimiter::new(clock.clone()));
-    Gateway::new(settings, BoxCloneSyncService::new(away), limiter, clock)
+    Gateway::new(settings, BoxCloneSyncService::new(away), None, limiter, clock)
 }
 
 async fn ask(app: &impl App, method: &str, target: &str, fields: &[(&str, &str)]) -> Answer {

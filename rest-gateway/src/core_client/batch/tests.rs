@@ -22,7 +22,7 @@ use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 use super::*;
 use crate::core_client::transport::named;
 use crate::{
-    core_client::{CoreClient, CoreConnection, CoreTransport},
+    core_client::{CoreClient, CoreTransport},
     error::ApiError,
     request_id::{Caller, RequestId},
 };
@@ -62,7 +62,7 @@ impl Core {
     }
 
     fn client(&self) -> CoreClient {
-        CoreClient::from(CoreConnection::from(self.transport()))
+        CoreClient::new(self.transport(), None)
     }
 
     /// Returns the number of calls in each batch, once there are that many batches.
@@ -316,7 +316,7 @@ async fn the_calls_of_a_lost_batch_are_retried() {
             real.oneshot(request).await
         }
     });
-    let client = CoreClient::from(CoreConnection::from(CoreTransport::new(flaky)));
+    let client = CoreClient::new(CoreTransport::new(flaky), None);
     let caller = caller();
     let calls = [1, 2, 3].map(|pet_id| client.call(GetPetRequest { pet_id }, &caller));
     for (pet_id, answer) in (1..).zip(join_all(calls).await) {
@@ -330,12 +330,12 @@ async fn the_calls_of_a_lost_batch_are_retried() {
 async fn an_answer_to_another_call_is_an_error() {
     let client = Core::new().client();
     let list = petstore_proto::v1::ListPetsRequest::default();
-    let wrong = CoreClient::from(CoreConnection::in_process(
+    let wrong = CoreClient::new(
         Core::new().transport(),
-        Arc::new(|_| {
+        Some(Arc::new(|_| {
             async { Answer { call: 0, outcome: Some(Outcome::GetPet(GetPetResponse::default())) } }.boxed()
-        }),
-    ));
+        })),
+    );
     assert_eq!(wrong.call(list, &caller()).await, Err(ApiError::Internal));
     assert_eq!(client.call(GetPetRequest { pet_id: 1 }, &caller()).await.unwrap().pet.unwrap().id, 1);
 }

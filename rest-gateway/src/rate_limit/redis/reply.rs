@@ -5,7 +5,7 @@ use redis::Value;
 
 use super::{error::RedisCallError, step::Step};
 use crate::rate_limit::{
-    Decision, Outcome, Quota, Scope,
+    Decision, Outcome, Quota,
     abuse::{AbuseState, TimeSpan},
     policy::Record,
     windows::{Window, Windows},
@@ -75,8 +75,8 @@ fn read_fields(now: UnixMillis, kind: u8, mut fields: Fields<'_>, quota: Quota) 
         let (minute, day) = fields.windows()?.view(quota, now.0);
         let has_moment = is_strike && !fields.0.is_empty();
         let struck_out_at = if has_moment { Some(UnixMillis(fields.moment()?)) } else { None };
-        let (ban, scope) = (None, Scope::Shared);
-        Reply::Decision(Decision { outcome, is_strike, struck_out_at, now, minute, day, ban, scope })
+        let decision = Decision::new(outcome, now, minute, day);
+        Reply::Decision(Decision { is_strike, struck_out_at, ..decision })
     };
     fields.0.is_empty().then_some(reply)
 }

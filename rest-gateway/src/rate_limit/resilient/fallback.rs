@@ -12,7 +12,7 @@ use crate::rate_limit::{
     abuse::AbuseState,
     counters::CounterStore,
     policy::{self, Record},
-    windows::Windows,
+    windows::{Window, Windows},
 };
 
 /// Limiter that limits each caller to this gateway's share: `max(1, limit ÷ gateways)` a window, rounded
@@ -66,7 +66,13 @@ impl Fallback {
         let shown = Windows::shown(decision.minute, decision.day);
         // Answers may overtake each other. The later window and the higher count are the valid ones.
         let learn = |known: Record, now: UnixMillis| {
-            ((), Record { windows: known.windows.at(now.0).latest(shown), abuse: AbuseState::default() })
+            (
+                (),
+                Record {
+                    windows: known.windows.at(now.0).combined(Window::latest, shown),
+                    abuse: AbuseState::default(),
+                },
+            )
         };
         self.seen.update(limit_key, || decision.now, learn);
     }
@@ -83,7 +89,7 @@ impl Fallback {
             let seen = self.part(seen, now);
             let joined = Record { windows: joined(seen, own, now), ..own };
             let (decision, next) = policy::take(joined, share(quota, self.gateways), settled_at, now);
-            (decision, Record { windows: next.windows.less(seen), ..next })
+            (decision, Record { windows: next.windows.combined(Window::less, seen), ..next })
         };
         super::on_its_own(self.own.update(limit_key, || self.now(), step))
     }
@@ -116,7 +122,7 @@ fn share(quota: Quota, gateways: NonZeroU16) -> Quota {
 
 /// Returns the used part of a gateway's share: its part of the counts that were seen, and its own admissions.
 fn joined(seen: Windows, own: Record, now: UnixMillis) -> Windows {
-    seen.plus(own.windows.at(now.0))
+    seen.combined(Window::plus, own.windows.at(now.0))
 }
 
 #[cfg(test)]
