@@ -9,7 +9,6 @@ mod addr;
 mod edge;
 mod files;
 mod grpc;
-mod limiter;
 mod process;
 mod secret_url;
 mod store;
@@ -23,10 +22,9 @@ pub use petstore_gateway::rate_limit::RedisDeadlines;
 
 pub use self::{
     addr::{GrpcAddr, HostName, ListenAddr},
-    edge::{AddrOrOff, EdgeSettings},
+    edge::{AddrOrOff, EdgeSettings, LimiterSettings},
     files::TokenSettings,
     grpc::{CoreAddressSettings, GrpcSettings},
-    limiter::LimiterSettings,
     process::ProcessSettings,
     store::{DatabaseSettings, StoreSettings},
 };

@@ -1,6 +1,5 @@
 //! `petstore import`: adds the pets of a file, each line once.
 
-mod chunks;
 mod csv;
 mod delivery;
 mod input;
@@ -14,12 +13,11 @@ use serde_json::json;
 use tokio::{sync::mpsc, task::spawn_blocking};
 
 use self::{
-    chunks::Chunks,
     delivery::{Delivery, SEGMENT},
     input::Input,
-    records::Records,
+    records::{Chunk, Chunks, Records},
 };
-use super::{Format, client, progress::Progress};
+use super::{Format, Progress, client};
 use crate::{
     core_target::{CoreTarget, block_on},
     error::{BulkError, CliError},
@@ -87,7 +85,7 @@ pub fn fuzz_import(file: Vec<u8>, is_csv: bool, done: i64) -> Result<Vec<FuzzedC
     drop(sender);
     let mut messages = Vec::new();
     while let Some(chunk) = chunks.blocking_recv() {
-        let chunks::Chunk { lines, rejected, last_line } = chunk.map_err(|error| error.to_string())?;
+        let Chunk { lines, rejected, last_line } = chunk.map_err(|error| error.to_string())?;
         let rejected = rejected.iter().map(|line| (line.line, note_of(line))).collect();
         let message = petstore_proto::v1::ImportPetsRequest { lines, last_line, ..Default::default() };
         messages.push((message, rejected));

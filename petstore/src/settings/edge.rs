@@ -1,19 +1,22 @@
-//! Ports of REST, and its clients.
+//! Ports of REST and its clients, and the place where requests are counted.
 
-use std::{path::PathBuf, time::Duration};
+use std::{num::NonZeroU16, path::PathBuf, time::Duration};
 
 use clap::ArgAction;
 use petstore_api_key::Environment;
+use petstore_clock::Clock;
 use petstore_gateway::{
     CorsOrigin, GatewayOptions,
     client_address::{Cidr, TrustedProxies},
+    rate_limit::{OnRedisFailure, RedisDeadlines, RedisLimiter, RedisSettings, RedisUrl, ResilienceSettings},
 };
 use petstore_telemetry::traces::Traces;
 
 use super::{
-    ListenAddr,
+    InvalidSetting, ListenAddr,
     addr::addr_or_off,
-    value::{duration, is_second},
+    secret_url::{self, SecretUrl},
+    value::{duration, is_second, whole_number},
 };
 
 /// Ports of REST, and its clients.
@@ -76,5 +79,138 @@ impl EdgeSettings {
             bans: self.bans,
             traces,
         }
+    }
+}
+
+/// Place where requests are counted: Redis, or the process itself.
+#[derive(Clone, Debug, clap::Args)]
+pub struct LimiterSettings {
+    /// URL of the Redis in which all gateways count: `redis://HOST:PORT/DATABASE`, `rediss://` for TLS, or
+    /// `unix:///PATH` on one machine. Repeated for the nodes of a Redis Cluster; separated by commas in the
+    /// variable. Without it each process counts by itself. A URL with a password is accepted only from the
+    /// variable or from --redis-url-file
+    #[arg(
+        long,
+        env = "PETSTORE_REDIS_URL",
+        hide_env_values = true,
+        value_delimiter = ',',
+        value_name = "URL"
+    )]
+    #[arg(value_parser = SecretUrl::<RedisUrl>::new("redis-url"))]
+    pub redis_url: Vec<RedisUrl>,
+
+    /// File with the URL of Redis, or those of a Cluster's nodes, one per line, mode 0600
+    #[arg(long, env = "PETSTORE_REDIS_URL_FILE", conflicts_with = "redis_url", value_name = "FILE")]
+    pub redis_url_file: Option<PathBuf>,
+
+    /// Number of gateways that count in the same Redis. While Redis is unreachable, each admits its share of
+    /// every limit
+    #[arg(long, env = "PETSTORE_GATEWAYS", default_value = "1", value_name = "NUMBER")]
+    #[arg(value_parser = whole_number(NonZeroU16::MIN..=NonZeroU16::MAX))]
+    pub gateways: NonZeroU16,
+
+    /// Policy while Redis is unreachable: local (each gateway admits its share of the limits), open (every
+    /// request is admitted) or closed (every request is refused with 503)
+    #[arg(long, env = "PETSTORE_ON_REDIS_FAILURE", default_value = "local", value_name = "POLICY")]
+    pub on_redis_failure: OnRedisFailure,
+
+    /// Deadlines of calls to Redis. There is no flag: a gateway that waits longer for Redis is better off
+    /// without it.
+    #[arg(skip)]
+    pub redis_deadlines: RedisDeadlines,
+
+    /// `true` if counts in Redis are by the process's clock instead of Redis's own, which gateways share.
+    /// There is no flag: the clocks of several machines differ.
+    #[arg(skip)]
+    pub redis_by_process_clock: bool,
+}
+
+impl LimiterSettings {
+    /// Returns the limiter that counts in Redis, if there is one. It has not connected yet.
+    pub(crate) fn redis(&self, clock: &Clock) -> Result<Option<RedisLimiter>, InvalidSetting> {
+        let urls = self.redis_urls()?;
+        if urls.is_empty() {
+            return Ok(None);
+        }
+        let clock = self.redis_by_process_clock.then(|| clock.clone());
+        let limiter = RedisLimiter::new(RedisSettings { urls, deadlines: self.redis_deadlines, clock });
+        limiter.map(Some).map_err(|reason| InvalidSetting::new("--redis-url", reason))
+    }
+
+    /// Returns the URLs of Redis, from the file if one is given; none without Redis.
+    fn redis_urls(&self) -> Result<Vec<RedisUrl>, InvalidSetting> {
+        secret_url::urls(&self.redis_url, ("--redis-url-file", self.redis_url_file.as_deref()))
+    }
+
+    pub(crate) const fn resilience(&self) -> ResilienceSettings {
+        ResilienceSettings { on_failure: self.on_redis_failure, gateways: self.gateways }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    #[command(no_binary_name = true)]
+    struct Flags {
+        #[command(flatten)]
+        limiter: LimiterSettings,
+    }
+
+    fn urls(flags: &[&str]) -> Vec<String> {
+        let settings = Flags::try_parse_from(flags).unwrap().limiter;
+        settings.redis_urls().unwrap().iter().map(ToString::to_string).collect()
+    }
+
+    fn refusal(flags: &[&str]) -> String {
+        Flags::try_parse_from(flags).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn requests_are_counted_in_the_process_by_default() {
+        assert!(urls(&[]).is_empty());
+    }
+
+    #[test]
+    fn the_nodes_of_a_cluster_are_several_urls() {
+        let nodes = ["redis://a:1/0", "redis://b:2/0"];
+        assert_eq!(urls(&["--redis-url", "redis://a:1", "--redis-url", "redis://b:2"]), nodes);
+        assert_eq!(urls(&["--redis-url", "redis://a:1,redis://b:2"]), nodes);
+
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("urls");
+        fs::write(&file, "redis://:SECRET@a:1\nredis://:SECRET@b:2\n").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(urls(&["--redis-url-file", file.to_str().unwrap()]), nodes);
+    }
+
+    #[test]
+    fn a_password_on_the_command_line_is_refused_and_not_repeated() {
+        let refusal = refusal(&["--redis-url", "redis://:SECRET@localhost"]);
+        assert!(refusal.contains("must come from PETSTORE_REDIS_URL or --redis-url-file"), "{refusal}");
+        assert!(!refusal.contains("SECRET"), "{refusal}");
+    }
+
+    #[test]
+    fn an_invalid_setting_is_refused_with_the_valid_form() {
+        for (flag, value, right) in [
+            ("--redis-url", "http://localhost", "redis://"),
+            ("--gateways", "0", "must be a whole number from 1 to 65535"),
+            ("--on-redis-failure", "shut", "local, open or closed"),
+        ] {
+            let refusal = refusal(&[flag, value]);
+            assert!(refusal.contains(flag) && refusal.contains(right), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn url_and_file_together_are_refused() {
+        let refusal = refusal(&["--redis-url", "redis://a", "--redis-url-file", "b"]);
+        assert!(refusal.contains("cannot be used with"), "{refusal}");
     }
 }

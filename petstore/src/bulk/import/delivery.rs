@@ -10,7 +10,7 @@ use petstore_proto::v1::{
 use tokio::time::{self, Instant};
 use tonic::{Code, Request, Status};
 
-use super::chunks::Chunk;
+use super::records::Chunk;
 use crate::error::BulkError;
 
 /// Maximum number of chunks in one call; the core's answer can name that many lines.

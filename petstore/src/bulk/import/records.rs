@@ -1,9 +1,14 @@
-//! Pets of a file in their order, with line numbers.
+//! Pets of a file in their order, with line numbers, and in chunks, each of which takes effect as a whole.
 
-use std::{io::BufRead, path::PathBuf};
+use std::{
+    io::{self, BufRead},
+    mem,
+    path::PathBuf,
+};
 
 use petstore_gateway::bulk::{self, RowError};
-use petstore_proto::v1::NewPet;
+use petstore_proto::v1::{ImportLine, NewPet, RejectedLine};
+use tokio::sync::mpsc;
 
 use super::{
     csv::Table,
@@ -12,7 +17,7 @@ use super::{
 use crate::{bulk::Format, error::BulkError};
 
 /// Line that a row begins on, and its pet or the reason why it has none.
-pub(super) type Record = (i64, Result<NewPet, RowError>);
+type Record = (i64, Result<NewPet, RowError>);
 
 /// Reader of a file's pets.
 pub(crate) struct Records {
@@ -41,12 +46,12 @@ impl Records {
     }
 
     /// Returns the line up to which the file has been read.
-    pub(super) fn last_line(&self) -> i64 {
+    fn last_line(&self) -> i64 {
         self.lines.number()
     }
 
     /// Returns the next pet; `None` at the end.
-    pub(super) fn next(&mut self) -> Result<Option<Record>, BulkError> {
+    fn next(&mut self) -> Result<Option<Record>, BulkError> {
         let Self { lines, done, table, file } = self;
         let failed = |source| BulkError::Read { file: file.clone(), source };
         while lines.number() < *done {
@@ -66,7 +71,7 @@ fn is_json_array(text: &[u8]) -> bool {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text).trim_ascii_start().starts_with(b"[")
 }
 
-fn next_json<R: BufRead>(lines: &mut Lines<R>) -> std::io::Result<Option<Record>> {
+fn next_json<R: BufRead>(lines: &mut Lines<R>) -> io::Result<Option<Record>> {
     loop {
         let line = lines.number() + 1;
         return Ok(match lines.next()? {
@@ -75,5 +80,73 @@ fn next_json<R: BufRead>(lines: &mut Lines<R>) -> std::io::Result<Option<Record>
             Some(Line::Text(text)) => Some((line, bulk::from_json(text))),
             Some(Line::TooLong) => Some((line, Err(too_long()))),
         });
+    }
+}
+
+/// Maximum number of lines in a chunk, which is the maximum of a message to the core.
+const MAX_LINES: usize = 1_000;
+/// Maximum number of lines between the first and the last of a chunk, so that the import has a position to
+/// continue from even if no line can be imported.
+const MAX_SPAN: i64 = 10_000;
+
+/// Lines of a file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Chunk {
+    /// Lines with a pet.
+    pub(crate) lines: Vec<ImportLine>,
+    /// Lines without a pet.
+    pub(crate) rejected: Vec<RejectedLine>,
+    /// Number of the last line that is in this chunk or one before.
+    pub(crate) last_line: i64,
+}
+
+/// Splits a file's lines into chunks.
+pub(crate) struct Chunks {
+    records: Records,
+    strict: bool,
+    is_over: bool,
+}
+
+impl Chunks {
+    /// Creates the chunks of these records. With `strict`, they end before the first line that is not a pet.
+    pub(crate) fn new(records: Records, strict: bool) -> Self {
+        Self { records, strict, is_over: false }
+    }
+
+    /// Sends all chunks, unless the receiver closes first.
+    pub(crate) fn send_to(mut self, receiver: &mpsc::Sender<Result<Chunk, BulkError>>) {
+        while let Some(chunk) = self.next().transpose() {
+            let failed = chunk.is_err();
+            if receiver.blocking_send(chunk).is_err() || failed {
+                return;
+            }
+        }
+    }
+
+    fn next(&mut self) -> Result<Option<Chunk>, BulkError> {
+        if mem::take(&mut self.is_over) {
+            return Ok(None);
+        }
+        let first = self.records.last_line();
+        let mut chunk = Chunk::default();
+        while chunk.lines.len() < MAX_LINES && self.records.last_line() - first < MAX_SPAN {
+            let Some((line, pet)) = self.records.next()? else {
+                self.is_over = true;
+                break;
+            };
+            match pet {
+                Ok(pet) => chunk.lines.push(ImportLine { line, pet: Some(pet) }),
+                Err(RowError { reason, message }) => {
+                    chunk.rejected.push(RejectedLine { line, reason: reason.to_owned(), message });
+                    if self.strict {
+                        chunk.last_line = line - 1;
+                        self.is_over = true;
+                        return Ok(Some(chunk));
+                    }
+                }
+            }
+        }
+        chunk.last_line = self.records.last_line();
+        Ok((chunk.last_line > first).then_some(chunk))
     }
 }
