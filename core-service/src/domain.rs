@@ -11,7 +11,6 @@ mod operator;
 mod order;
 mod page;
 mod pet;
-mod refusal;
 mod retention;
 mod text;
 mod usage;
@@ -21,7 +20,7 @@ pub use petstore_clock::{Day, Minute};
 pub use petstore_plans::Quota;
 
 pub use self::{
-    account::*, api_key::*, ban::*, creation::*, error::*, operator::*, order::*, page::*, pet::*,
-    refusal::*, text::*, violation::*,
+    account::*, api_key::*, ban::*, creation::*, error::*, operator::*, order::*, page::*, pet::*, text::*,
+    usage::*, violation::*,
 };
-pub(crate) use self::{audit::*, retention::*, usage::*};
+pub(crate) use self::{audit::*, retention::*};

@@ -30,14 +30,12 @@ mod connection;
 mod convert;
 mod import;
 mod key_service;
-mod limits;
 mod methods;
 mod pet_store;
 mod receive;
 mod server;
 mod status;
 mod store_service;
-mod tools;
 mod usage_service;
 
 pub use access::{InvalidTls, RequiredToken, Security, TlsFiles};
@@ -46,8 +44,7 @@ pub use batch_service::in_process;
 pub(crate) use call::CallMetrics;
 pub(crate) use capacity::Capacity;
 pub use connection::Listener;
-use limits::LIMITS;
-use methods::Method;
+use methods::{LIMITS, Method};
 pub use server::{GrpcServerLimits, serve};
 
 /// Parses a pet to add, and returns it as it is answered, but without an identifier.

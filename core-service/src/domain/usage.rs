@@ -1,8 +1,9 @@
-//! Counts of requests, by UTC day and by minute.
+//! Counts of requests, by UTC day and by minute, and the requests that gateways refused.
 
-use petstore_clock::Minute;
+use petstore_clock::{Minute, UnixMillis};
+pub use petstore_proto::admin::v1::RefusalCause;
 
-use super::{AccountId, KeyId, Refusal, RefusalCount, Violation};
+use super::{AccountId, KeyId, Violation};
 
 /// Maximum of any count: sums of several stay exact, also for clients whose numbers are doubles.
 pub(crate) const MAX_COUNT: i64 = 1_000_000_000_000_000;
@@ -59,5 +60,94 @@ pub(crate) fn check_reporter(name: &str) -> Result<(), Violation> {
         Ok(())
     } else {
         Err(Violation::new("reporter", "must be 1 to 64 visible ASCII characters"))
+    }
+}
+
+/// Returns the cause of that number in the contract and in the database; `None` if this release does not know
+/// it.
+pub(crate) fn refusal_cause(number: i64) -> Option<RefusalCause> {
+    let cause = RefusalCause::try_from(i32::try_from(number).ok()?).ok()?;
+    Some(cause).filter(|cause| *cause != RefusalCause::Unspecified)
+}
+
+/// Returns the error code that clients received for that cause.
+pub(crate) const fn refusal_code(cause: RefusalCause) -> &'static str {
+    match cause {
+        RefusalCause::MinuteLimit | RefusalCause::AddressLimit | RefusalCause::UsageLimit => "RATE_LIMITED",
+        RefusalCause::DayLimit => "QUOTA_EXCEEDED",
+        RefusalCause::LimiterBan | RefusalCause::OperatorBan => "API_KEY_BANNED",
+        RefusalCause::AccountSuspended => "ACCOUNT_SUSPENDED",
+        RefusalCause::KeyRevoked => "API_KEY_REVOKED",
+        RefusalCause::KeyExpired => "API_KEY_EXPIRED",
+        RefusalCause::InvalidKey => "INVALID_API_KEY",
+        RefusalCause::MissingKey => "MISSING_API_KEY",
+        RefusalCause::Unspecified => "", // never stored
+    }
+}
+
+/// A request that a gateway refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// `X-Request-Id` of the request.
+    pub request_id: String,
+    /// Time of the refusal.
+    pub at: UnixMillis,
+    /// Cause of the refusal.
+    pub cause: RefusalCause,
+    /// Account of the key, if the key is known.
+    pub account: Option<AccountId>,
+    /// Identifier of the key, if it is known.
+    pub key_id: Option<KeyId>,
+    /// Limit in requests per window, if one was exceeded.
+    pub limit: Option<i64>,
+    /// Start of the window or the ban, if any.
+    pub since: Option<UnixMillis>,
+    /// End of the window or the ban, if any.
+    pub until: Option<UnixMillis>,
+    /// Number of further requests refused for the same cause that are not stored themselves.
+    pub repeats: i64,
+}
+
+/// Number of requests refused for one cause in a minute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefusalCount {
+    /// The minute.
+    pub minute: Minute,
+    /// Cause of the refusals.
+    pub cause: RefusalCause,
+    /// Number of refused requests.
+    pub requests: i64,
+}
+
+impl RefusalCount {
+    /// Creates a count.
+    ///
+    /// # Errors
+    ///
+    /// If the minute is not from 1970 to 9999, or the count is negative or above [`MAX_COUNT`].
+    pub(crate) fn new(minute: Minute, cause: RefusalCause, requests: i64) -> Result<Self, Violation> {
+        if minute.is_valid() && (0..=MAX_COUNT).contains(&requests) {
+            Ok(Self { minute, cause, requests })
+        } else {
+            Err(Violation::new(
+                "refusal_counts",
+                "must have minutes from 1970 to 9999 and counts that are not negative",
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cause_of_the_contract_has_its_number_and_a_code() {
+        for number in 1..=11 {
+            let cause = refusal_cause(number).unwrap();
+            assert_eq!(i64::from(i32::from(cause)), number);
+            assert_ne!(refusal_code(cause), "", "{cause:?}");
+        }
+        assert_eq!([0, 12, -1, i64::MAX].map(refusal_cause), [None; 4]);
     }
 }

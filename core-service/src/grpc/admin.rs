@@ -7,8 +7,6 @@ use super::methods::Method;
 use crate::{Core, domain::Role};
 
 mod accounts;
-mod audit;
-mod bans;
 mod caller;
 mod convert;
 mod explain;
@@ -51,16 +49,17 @@ methods! {
     list_keys "ListKeys" Viewer ListKeysRequest ListKeysResponse keys::list;
     rotate_key "RotateKey" Admin RotateKeyRequest RotateKeyResponse keys::rotate;
     revoke_key "RevokeKey" Admin RevokeKeyRequest RevokeKeyResponse keys::revoke;
-    create_ban "CreateBan" Admin CreateBanRequest CreateBanResponse bans::create;
-    lift_ban "LiftBan" Admin LiftBanRequest LiftBanResponse bans::lift;
-    list_bans "ListBans" Viewer ListBansRequest ListBansResponse bans::list;
+    create_ban "CreateBan" Admin CreateBanRequest CreateBanResponse keys::ban;
+    lift_ban "LiftBan" Admin LiftBanRequest LiftBanResponse keys::lift_ban;
+    list_bans "ListBans" Viewer ListBansRequest ListBansResponse keys::bans;
     get_usage "GetUsage" Viewer GetUsageRequest GetUsageResponse usage::get;
     get_overview "GetOverview" Viewer GetOverviewRequest GetOverviewResponse usage::overview;
     list_deprecated_use "ListDeprecatedUse" Viewer ListDeprecatedUseRequest ListDeprecatedUseResponse
         usage::deprecated;
     explain_refusal "ExplainRefusal" Viewer ExplainRefusalRequest ExplainRefusalResponse
         explain::explain;
-    list_audit_events "ListAuditEvents" Viewer ListAuditEventsRequest ListAuditEventsResponse audit::list;
+    list_audit_events "ListAuditEvents" Viewer ListAuditEventsRequest ListAuditEventsResponse
+        operators::events;
     create_session "CreateSession" Viewer CreateSessionRequest CreateSessionResponse operators::open_session;
     end_session "EndSession" Viewer EndSessionRequest EndSessionResponse operators::end_session;
     get_current_operator "GetCurrentOperator" Viewer GetCurrentOperatorRequest GetCurrentOperatorResponse

@@ -18,8 +18,7 @@ use tonic::{Request, Response, Status};
 
 use super::{
     call::{CallContext, CallId, started},
-    limits::LIMITS,
-    methods::{CREATE_PET, GET_PET, LIST_ORDERS, LIST_PETS},
+    methods::{CREATE_PET, GET_PET, LIMITS, LIST_ORDERS, LIST_PETS},
     pet_store, store_service,
 };
 use crate::Core;

@@ -9,8 +9,7 @@ use petstore_proto::internal::v1::{
 use super::{
     call::{Result, service},
     convert::{self, refuse},
-    limits::LIMITS,
-    methods::Method,
+    methods::{LIMITS, Method},
 };
 use crate::Core;
 

@@ -25,8 +25,7 @@ use super::{
     call::{CallBegin, CallId, CallMetrics},
     capacity::{Budgets, HeldBytes},
     connection::ConnectionInfo,
-    limits::LIMITS,
-    methods::{Class, Method},
+    methods::{Class, LIMITS, Method},
     status,
 };
 use crate::domain::PetStoreError;

@@ -1,23 +1,26 @@
-//! Connections to one SQLite file.
+//! The store in one SQLite file: its connections, and opening it, with clear errors if that fails.
 
-use std::{path::Path, time::Duration};
+use std::{io, path::Path, time::Duration};
 
 use sea_orm::{
-    Database, DatabaseConnection, DbBackend, DbErr, SqliteTransactionMode, Statement, TransactionOptions,
+    ConnectionTrait, Database, DatabaseConnection, DbBackend, DbErr, EntityTrait, SqliteTransactionMode,
+    Statement, TransactionOptions, TransactionTrait,
     sqlx::{
         ConnectOptions,
         sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous},
     },
 };
+use tokio::{fs, time};
 
 use super::{
+    DatabaseUrl, OpenError, OpenOptions, Store,
     connection::{Connections, Settings, Target},
+    entity::revision,
+    fault,
     health::Health,
+    open::prepare_schema,
+    pets::{PetCreates, PetReads},
 };
-
-mod open;
-
-pub(super) use open::{for_schema, open, retry_while_busy};
 
 /// Number of connections that only read. One more writes: SQLite has one writer at a time, and a second
 /// connection would only wait inside the library.
@@ -93,3 +96,187 @@ fn basic(path: &Path) -> SqliteConnectOptions {
         .statement_cache_capacity(128) // more than the store has
         .disable_statement_logging()
 }
+
+/// Opens the store in the file.
+pub(super) async fn open(url: &DatabaseUrl, path: &Path, options: OpenOptions) -> Result<Store, OpenError> {
+    let migrator = for_schema(path, options.migrate).await?;
+    let store = finish_opening(url, path, options, &migrator).await;
+    let _ = migrator.close().await; // the reason is in `store`
+    store
+}
+
+async fn finish_opening(
+    url: &DatabaseUrl,
+    path: &Path,
+    options: OpenOptions,
+    migrator: &DatabaseConnection,
+) -> Result<Store, OpenError> {
+    if options.quick_check {
+        quick_check(path, migrator).await?;
+    }
+    let status = || retry_while_busy(path, || petstore_migrations::status(migrator));
+    let up = || retry_while_busy(path, || petstore_migrations::up(migrator));
+    prepare_schema(url, options, status, up).await?;
+    retry_while_busy(path, || remove_statistics(migrator)).await?;
+    let health = Health::default();
+    let (writer, reader) = (writer(path, health.clone()), reader(path, health.clone()));
+    for connections in [&writer, &reader] {
+        retry_while_busy(path, || {
+            connections.read(|session| Box::pin(revision::Entity::find().all(session)))
+        })
+        .await?;
+    }
+    let unreadable = |error: io::Error| OpenError::Other(path.display().to_string(), error.into());
+    health.open_file(path).await.map_err(unreadable)?;
+    let pet_reads = PetReads::new(reader.clone(), reader.clone(), reader.clone());
+    let creates = PetCreates::new(writer.clone(), writer.clone());
+    // More than the waits for a connection (1 s) and for the write lock (2 s) together.
+    let deadline = Duration::from_secs(4);
+    Ok(Store::new(writer, reader, pet_reads, creates, deadline, health))
+}
+
+/// Returns a connection for work on the schema, to a file that exists and is writable.
+pub(super) async fn for_schema(path: &Path, create: bool) -> Result<DatabaseConnection, OpenError> {
+    prepare_path(path, create).await?;
+    let migrator = retry_while_busy(path, || migrator(path)).await?;
+    // SQLite silently opens a file that it may not write as read-only.
+    match retry_while_busy(path, || prove_writable(&migrator)).await {
+        Ok(()) => Ok(migrator),
+        Err(error) => {
+            let _ = migrator.close().await; // the reason is `error`
+            Err(error)
+        }
+    }
+}
+
+async fn prepare_path(path: &Path, create: bool) -> Result<(), OpenError> {
+    match fs::metadata(path).await {
+        Ok(metadata) if metadata.is_dir() => return Err(OpenError::NotAFile(path.to_owned())),
+        Ok(_) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Err(not_a_folder(path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !create => {
+            return Err(OpenError::Missing(path.to_owned()));
+        }
+        Err(_) => {} // other faults are reported when the folder is created or the file is opened
+    }
+    let mut changed = vec![folder_of(path)];
+    while let Some(folder) = changed.last().copied()
+        && !fs::try_exists(folder).await.unwrap_or(true)
+    {
+        changed.push(folder_of(folder));
+    }
+    fs::create_dir_all(folder_of(path)).await.map_err(|cause| match cause.kind() {
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => not_a_folder(path),
+        _ => OpenError::FolderNotCreated(folder_of(path).to_owned(), cause),
+    })?;
+    create_file(path).await?;
+    for folder in changed {
+        sync(folder).await.map_err(|cause| OpenError::NotWritable(path.to_owned(), cause.into()))?;
+    }
+    Ok(())
+}
+
+/// Creates a file that only its owner can read, regardless of the umask, which SQLite would apply. The files
+/// that SQLite creates beside it get the same mode.
+async fn create_file(path: &Path) -> Result<(), OpenError> {
+    match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()), // another process was faster
+        Err(error) => Err(OpenError::NotWritable(path.to_owned(), error.into())),
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Waits until the names in the folder are on the disk. Without that, a power cut could remove the file with
+/// all acknowledged writes.
+async fn sync(folder: &Path) -> io::Result<()> {
+    fs::File::open(folder).await?.sync_all().await
+}
+
+fn not_a_folder(path: &Path) -> OpenError {
+    let part = path.ancestors().skip(1).find(|part| part.exists()).unwrap_or(path).to_owned();
+    OpenError::NotAFolder(path.to_owned(), part)
+}
+
+/// Writes something, and rolls it back. Taking the lock would not prove it: on a read-only file SQLite begins
+/// a read-only transaction instead.
+async fn prove_writable(writer: &DatabaseConnection) -> Result<(), DbErr> {
+    let transaction = writer.begin_with_options(immediate()).await?;
+    transaction.execute_unprepared("PRAGMA user_version = 0").await?;
+    transaction.rollback().await
+}
+
+/// Removes the statistics that `ANALYZE` and `PRAGMA optimize` have left. They are never updated
+/// automatically: statistics of a table that was small when it was analysed say permanently that it is small,
+/// and then the planner reads all of it although the key would lead to the row. Without statistics the
+/// planner expects every table to be large, and every statement of the store is made for that. Dropping the
+/// tables, and not only their rows, changes the schema. So every open connection, of any process, notices it.
+async fn remove_statistics(writer: &DatabaseConnection) -> Result<(), DbErr> {
+    let find =
+        "SELECT name FROM sqlite_schema WHERE name IN ('sqlite_stat1', 'sqlite_stat3', 'sqlite_stat4')";
+    if writer.query_all_raw(Statement::from_string(DbBackend::Sqlite, find)).await?.is_empty() {
+        return Ok(()); // without the lock
+    }
+    let transaction = writer.begin_with_options(immediate()).await?;
+    for table in ["sqlite_stat1", "sqlite_stat3", "sqlite_stat4"] {
+        transaction.execute_unprepared(&format!("DROP TABLE IF EXISTS {table}")).await?;
+    }
+    transaction.commit().await
+}
+
+async fn quick_check(path: &Path, writer: &DatabaseConnection) -> Result<(), OpenError> {
+    let pragma = Statement::from_string(DbBackend::Sqlite, "PRAGMA quick_check(1)");
+    let rows = writer.query_all_raw(pragma).await.map_err(|error| explain(path, error))?;
+    let finding = rows.first().map(|row| row.try_get_by_index::<String>(0)).transpose();
+    match finding.map_err(|error| explain(path, error))?.as_deref() {
+        Some("ok") => Ok(()),
+        finding => {
+            let cause = finding.unwrap_or("quick_check found nothing to say");
+            Err(OpenError::Corrupt(path.to_owned(), cause.into()))
+        }
+    }
+}
+
+/// Retries while another process holds the file. Some operations, such as enabling WAL mode, do not wait for
+/// it.
+pub(super) async fn retry_while_busy<T, F>(path: &Path, attempt: impl Fn() -> F) -> Result<T, OpenError>
+where
+    F: Future<Output = Result<T, DbErr>>,
+{
+    let deadline = time::Instant::now() + OPEN_TIMEOUT;
+    loop {
+        match attempt().await {
+            Err(error) if may_open_soon(&error) && time::Instant::now() < deadline => {
+                time::sleep(Duration::from_millis(50)).await;
+            }
+            result => return result.map_err(|error| explain(path, error)),
+        }
+    }
+}
+
+fn may_open_soon(error: &DbErr) -> bool {
+    fault::is_locked(error) || fault::is_slow_connection(error)
+}
+
+fn explain(path: &Path, error: DbErr) -> OpenError {
+    let path = path.to_owned();
+    if fault::is_slow_connection(&error) {
+        let cause = "it takes too long: the disk is busy, or another process has locked the file";
+        return OpenError::Other(path.display().to_string(), cause.into());
+    }
+    if fault::is_locked(&error) {
+        OpenError::Busy(path, error.into())
+    } else if fault::is_not_permitted(&error) {
+        OpenError::NotWritable(path, error.into())
+    } else if fault::is_no_database(&error) {
+        OpenError::Corrupt(path, error.into())
+    } else {
+        OpenError::Other(path.display().to_string(), error.into())
+    }
+}
+
+#[cfg(test)]
+mod tests;
