@@ -5,7 +5,6 @@
 //! session. `/admin/v1/…` itself accepts no cookie, so no page of another site can use it.
 
 mod cookie;
-mod pages;
 #[cfg(test)]
 mod tests;
 
@@ -18,28 +17,28 @@ use axum::{
     http::{
         HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri,
         header::{
-            AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, ORIGIN, SET_COOKIE,
-            X_CONTENT_TYPE_OPTIONS,
+            AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, LOCATION, ORIGIN,
+            SET_COOKIE, X_CONTENT_TYPE_OPTIONS,
         },
         request::Parts,
         uri::Authority,
     },
     middleware::{self, Next},
-    response::{IntoResponse, Response},
-    routing::{any, delete, post},
+    response::{AppendHeaders, IntoResponse, Response},
+    routing::{any, delete, get, post},
 };
+use cookie::SessionCookie;
 use petstore_api_key::OperatorToken;
 use serde::Deserialize;
 use serde_json::Value;
 use tower::ServiceExt;
-
-use cookie::SessionCookie;
 
 use crate::{
     admin::{self, AdminState, CallRecord},
     error::error_response,
     gateway::Gateway,
     json::json_response,
+    representation::{Representation, embedded, strict},
 };
 
 /// Path of the admin API.
@@ -72,7 +71,7 @@ fn console(admin_api: Router) -> Router {
         .route("/console/api/{*path}", any(forward))
         .layer(middleware::from_fn(refuse_other_origins))
         .with_state(Console { admin_api })
-        .merge(pages::routes())
+        .merge(pages())
         .method_not_allowed_fallback(async || {
             refuse(
                 StatusCode::METHOD_NOT_ALLOWED,
@@ -282,4 +281,53 @@ fn recorded(record: Option<CallRecord>, mut answer: Response) -> Response {
 /// Returns an answer with an Error body, as `/v1` has them.
 fn refuse(status: StatusCode, code: &str, message: &str) -> Response {
     (PRIVATE, error_response(status, code, message)).into_response()
+}
+
+/// Paths of pages. All are one document, in which a script shows the page of the path.
+const PAGES: [&str; 9] = [
+    "/console",
+    "/console/accounts",
+    "/console/accounts/{name}",
+    "/console/keys",
+    "/console/keys/{id}",
+    "/console/bans",
+    "/console/refusals",
+    "/console/audit",
+    "/console/operators",
+];
+
+/// Redirect to the first page. Temporary, because browsers keep a permanent redirect.
+const TO_CONSOLE: AppendHeaders<[(HeaderName, HeaderValue); 1]> =
+    AppendHeaders([(LOCATION, HeaderValue::from_static("/console"))]);
+
+/// Files that the pages share with the documentation, and their own.
+const ASSETS: [&[(&str, &str)]; 2] = [
+    &embedded!("docs/assets/": "docs.css" "icon.svg" "theme.js" "element.mjs"),
+    &embedded!("console/assets/":
+        "console.css" "main.mjs" "api.mjs" "chart.mjs" "dialog.mjs" "format.mjs" "metrics.mjs" "session.mjs"
+        "view.mjs" "overview.mjs" "accounts.mjs" "account.mjs" "keys.mjs" "key.mjs" "refusals.mjs" "audit.mjs"
+        "operators.mjs"),
+];
+
+/// Serves every page and asset. Other paths below `/console` are pages too, with status 404, and `/` leads to
+/// the console.
+fn pages() -> Router {
+    let document =
+        |status| Representation::html(status, include_str!("console/assets/console.html").to_owned());
+    let (page, missing) = (document(StatusCode::OK), document(StatusCode::NOT_FOUND));
+    let mut router = Router::new();
+    for path in PAGES {
+        router = serve(router, path, page.clone());
+    }
+    for (name, content) in ASSETS.into_iter().flatten() {
+        router = serve(router, &format!("/console/assets/{name}"), Representation::asset(name, content));
+    }
+    for path in ["/", "/console/"] {
+        router = router.route(path, get(async || strict((StatusCode::FOUND, TO_CONSOLE).into_response())));
+    }
+    serve(router, "/console/{*path}", missing)
+}
+
+fn serve(router: Router, path: &str, resource: Representation) -> Router {
+    router.route(path, get(async move |headers: HeaderMap| resource.page(&headers)))
 }

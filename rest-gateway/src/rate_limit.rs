@@ -4,7 +4,6 @@
 //! `policy` holds all rules, as a pure function. A [`RateLimiter`] keeps the counters and makes each decision
 //! in one atomic step. `conformance_tests` is the test suite that every limiter passes.
 
-mod abuse;
 #[cfg(test)]
 mod conformance_tests;
 mod counters;

@@ -1,6 +1,5 @@
 //! Routes of the public port. A handler translates the request, calls the core and answers.
 
-mod creation_key;
 mod orders;
 mod paging;
 mod pets;
@@ -145,7 +144,7 @@ pub fn fuzz_query(query: &str) -> FuzzedQuery {
 #[cfg(feature = "fuzzing")]
 #[must_use]
 pub fn fuzz_creation_key(headers: &http::HeaderMap, account_id: i64) -> Option<String> {
-    let key = creation_key::CreationKey::from_headers(headers, account_id, &petstore_clock::Clock::system());
+    let key = pets::CreationKey::from_headers(headers, account_id, &petstore_clock::Clock::system());
     Some(key.ok()?.as_str().to_owned())
 }
 

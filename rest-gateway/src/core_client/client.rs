@@ -11,12 +11,11 @@ use tonic::{Status, metadata::MetadataValue};
 use super::{
     batch::{CallQueue, Reply, reply},
     breaker::{CoreBreaker, CoreNotAnswering},
-    failure::failure_text,
     methods::BatchedMessage,
     permits::{Overloaded, Permits},
     retry::{RetryBudget, is_caused_by, retry_once},
     traced::{self, TracedTransport},
-    transport::{self, CoreTransport},
+    transport::{self, CoreTransport, failure_text},
 };
 use crate::{
     error::{ApiError, is_transport_failure},

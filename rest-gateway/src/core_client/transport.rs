@@ -1,12 +1,14 @@
-//! Transport for the generated clients, and its errors.
+//! Transport for the generated clients, its errors, and the text of failures.
 
-use std::future::ready;
+use std::{
+    error::Error,
+    future::ready,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use http::{Request, Response, StatusCode};
-use tonic::{Status, body::Body};
+use tonic::{Code, Status, body::Body};
 use tower::{BoxError, ServiceExt, util::BoxCloneSyncService};
-
-use super::failure::innermost;
 
 /// Transport of gRPC calls to the core. The all-in-one process passes the core's own service, so that no
 /// socket is needed; a separate gateway passes the result of [`connect()`](super::connect()).
@@ -58,4 +60,110 @@ fn grpc_only(response: Response<Body>) -> Result<Response<Body>, TransportError>
         "HTTP status {} from a server between this gateway and the core",
         response.status()
     )))
+}
+
+/// Returns the reason why a call to the core failed, in one line: the core's message or, if it was not
+/// reached, the innermost known cause, such as `connection refused`. Omits details, which are for programs.
+#[must_use]
+pub fn failure_text(status: &Status) -> String {
+    let Some(cause) = status.source() else { return status.message().to_owned() };
+    let cause = innermost(cause).to_string();
+    let cause = cause.split(" (os error").next().unwrap_or_default(); // the number is in the text already
+    match status.message() {
+        "" | "transport error" => cause.to_owned(),
+        message if message.contains(cause) => cause.to_owned(),
+        message => format!("{message}: {cause}"),
+    }
+}
+
+/// Returns the innermost cause of the error, or the error itself.
+fn innermost<'e>(error: &'e (dyn Error + 'static)) -> &'e (dyn Error + 'static) {
+    let mut innermost = error;
+    while let Some(cause) = innermost.source() {
+        innermost = cause;
+    }
+    innermost
+}
+
+/// Returns `true` if the core refuses the request itself, so that a retry would be refused too.
+fn is_final_refusal(status: &Status) -> bool {
+    matches!(status.code(), Code::InvalidArgument | Code::OutOfRange)
+}
+
+/// Evaluates the answers to reports of one kind. The log gets one line when the core begins to refuse them,
+/// instead of one for each.
+#[derive(Debug)]
+pub(crate) struct ReportAnswers {
+    /// Description of the refused reports for the log, and the consequence.
+    reports: &'static str,
+    is_refused: AtomicBool,
+}
+
+impl ReportAnswers {
+    pub(crate) const fn new(reports: &'static str) -> Self {
+        Self { reports, is_refused: AtomicBool::new(false) }
+    }
+
+    /// Returns the answer to a report, or `None` if the core refuses it and would refuse it again.
+    pub(crate) fn judge<T>(&self, answer: Result<T, Status>) -> Result<Option<T>, Status> {
+        match answer {
+            Ok(answer) => {
+                self.is_refused.store(false, Ordering::Relaxed);
+                Ok(Some(answer))
+            }
+            Err(status) if is_final_refusal(&status) => {
+                if !self.is_refused.swap(true, Ordering::Relaxed) {
+                    tracing::error!(error = failure_text(&status), "the core refuses {}", self.reports);
+                }
+                Ok(None)
+            }
+            Err(status) => Err(status),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+    use crate::testing::Logged;
+
+    #[test]
+    fn reports_that_the_core_begins_to_refuse_are_logged_once() {
+        let (answers, logged) = (ReportAnswers::new("a report"), Logged::of("core_client::transport"));
+        let refused = || Err::<(), _>(Status::invalid_argument("not valid"));
+        for (answer, judged, lines) in [
+            (Err(Status::unavailable("busy")), None, 0),
+            (refused(), Some(None), 1),
+            (refused(), Some(None), 0),
+            (Ok(()), Some(Some(())), 0),
+            (refused(), Some(None), 1),
+        ] {
+            assert_eq!(answers.judge(answer).ok(), judged);
+            assert_eq!(logged.levels().len(), lines);
+        }
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("a layer of the transport")]
+    struct Layer(#[source] io::Error);
+
+    #[test]
+    fn the_status_of_the_core_is_logged_unchanged() {
+        assert_eq!(failure_text(&Status::unavailable("the store is busy")), "the store is busy");
+    }
+
+    #[test]
+    fn a_transport_failure_is_logged_with_its_root_cause() {
+        let refused = || Layer(io::Error::from_raw_os_error(111));
+        let mut status = Status::unavailable("tcp connect error");
+        status.set_source(std::sync::Arc::new(refused()));
+        assert_eq!(failure_text(&status), "tcp connect error: Connection refused");
+        let mut status = Status::unavailable("no core: Connection refused by its host");
+        status.set_source(std::sync::Arc::new(refused()));
+        assert_eq!(failure_text(&status), "Connection refused", "the cause is not repeated");
+        let status = Status::from_error(Box::new(refused()));
+        assert!(!failure_text(&status).contains("Layer("), "{}", failure_text(&status));
+    }
 }

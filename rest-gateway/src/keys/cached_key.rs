@@ -1,4 +1,4 @@
-//! A cached key, and the time of its last use.
+//! A cached key, the time of its last use, and the metrics of the cache and of look-ups in the core.
 
 use std::{
     collections::HashMap,
@@ -12,8 +12,10 @@ use std::{
 use parking_lot::Mutex;
 use petstore_clock::UnixMillis;
 use petstore_proto::internal::v1::{KeyState, KeyUse, Plan, ResolvedKey};
+use petstore_telemetry::metrics;
+use petstore_telemetry::metrics::{IntCounterVec, counters};
 
-use super::{KeyError, KnownKey, LastBan, changes::Stamp, early_reads::EarlyReads};
+use super::{EarlyReads, KeyError, KnownKey, LastBan, changes::Stamp};
 use crate::rate_limit::Quota;
 
 /// The core's answer about a key that exists, or did exist.
@@ -120,6 +122,48 @@ impl LastUsed {
             last_used_at_ms: i64::try_from(at).unwrap_or(i64::MAX),
         };
         uses.into_iter().map(report).collect()
+    }
+}
+
+metrics! {
+    #[derive(Debug)]
+    pub(super) struct KeyMetrics {
+        cache: IntCounterVec = counters(
+            "petstore_key_cache_requests_total",
+            "Requests with a well-formed key, by the state of the key in the gateway's cache.",
+            &["result"],
+        ),
+        lookups: IntCounterVec = counters(
+            "petstore_key_lookups_total",
+            "Key look-ups in the core, which share calls, by their result.",
+            &["result"],
+        ),
+    }
+}
+
+impl KeyMetrics {
+    pub(super) fn requested(&self, state: &CacheState) {
+        let result = match state {
+            CacheState::Key(_) => "hit",
+            CacheState::UnknownKey => "hit_unknown",
+            CacheState::Outdated => "outdated",
+            CacheState::Missing => "miss",
+        };
+        self.cache.with_label_values(&[result]).inc();
+    }
+
+    /// Counts a look-up; `error` is the reason if it found no usable key.
+    pub(super) fn looked_up(&self, error: Option<&KeyError>) {
+        let result = match error {
+            None => "found",
+            Some(KeyError::Missing | KeyError::Unknown) => "unknown",
+            Some(KeyError::Revoked) => "revoked",
+            Some(KeyError::Expired) => "expired",
+            Some(KeyError::AccountSuspended(_)) => "suspended",
+            Some(KeyError::CoreAway) => "core_away",
+            Some(KeyError::Overloaded) => "overloaded",
+        };
+        self.lookups.with_label_values(&[result]).inc();
     }
 }
 

@@ -1,5 +1,5 @@
-//! Look-ups of keys in the core. Waiting look-ups share calls, so that guessing keys burdens the guesser
-//! instead of the core.
+//! Look-ups of keys in the core. Concurrent look-ups of one key are coalesced, and waiting ones share calls,
+//! so that guessing keys burdens the guesser instead of the core.
 //!
 //! They gather by the rule of `core_client/batch.rs`. Here a batch does not yield: one is sent every few
 //! milliseconds at most, and takes all look-ups in the queue. So a gateway looks up as many keys as it can
@@ -7,9 +7,13 @@
 //! core answers more slowly than that do look-ups stay in the queue. Then refreshes of known keys go first,
 //! and client addresses take turns, so that a flood of unknown keys from one address delays no other address.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
-use futures_util::future::{BoxFuture, FutureExt, Shared as SharedFuture};
+use futures_util::future::{BoxFuture, FutureExt, Shared as SharedFuture, WeakShared};
 use parking_lot::Mutex;
 use petstore_api_key::KeyDigest;
 use tokio::{
@@ -177,6 +181,76 @@ impl<T: Clone> Drop for Gatherer<T> {
     }
 }
 
-/// Omits the keys that are looked up.
+/// Look-ups in flight. A look-up is driven by the tasks that wait for it, and ends when all of them are
+/// dropped.
+#[derive(Debug)]
+pub(super) struct SingleFlight<T>(Arc<Mutex<Flights<T>>>);
+
+#[derive(Debug)]
+struct Flights<T> {
+    /// Look-ups and their numbers.
+    by_digest: HashMap<KeyDigest, (u64, WeakShared<BoxFuture<'static, T>>)>,
+    last_number: u64,
+}
+
+impl<T> Default for SingleFlight<T> {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Flights { by_digest: HashMap::new(), last_number: 0 })))
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
+    /// Joins the look-up of `digest`, or starts it. `look_up` must first check if the answer is already
+    /// cached: another look-up may just have ended.
+    pub(super) fn join<F>(
+        &self,
+        digest: KeyDigest,
+        look_up: impl FnOnce() -> F,
+    ) -> SharedFuture<BoxFuture<'static, T>>
+    where
+        F: Future<Output = T> + Send + 'static,
+    {
+        let mut flights = self.0.lock();
+        if let Some(flight) = flights.by_digest.get(&digest).and_then(|(_, flight)| flight.upgrade()) {
+            return flight;
+        }
+        flights.last_number += 1;
+        let number = flights.last_number;
+        let guard = RemoveAtEnd { flights: Arc::clone(&self.0), digest, number };
+        let look_up = look_up();
+        let flight = async move {
+            let _guard = guard; // dropped with the answer, or when no task is waiting
+            look_up.await
+        };
+        let flight = flight.boxed().shared();
+        if let Some(weak) = flight.downgrade() {
+            flights.by_digest.insert(digest, (number, weak));
+        }
+        flight
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.0.lock().by_digest.len()
+    }
+}
+
+/// Removes a look-up when it ends, however it ends.
+struct RemoveAtEnd<T> {
+    flights: Arc<Mutex<Flights<T>>>,
+    digest: KeyDigest,
+    number: u64,
+}
+
+impl<T> Drop for RemoveAtEnd<T> {
+    fn drop(&mut self) {
+        let by_digest = &mut self.flights.lock().by_digest;
+        // Another look-up may have started since the last task that waited for this one was dropped.
+        if by_digest.get(&self.digest).is_some_and(|(number, _)| *number == self.number) {
+            by_digest.remove(&self.digest);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests;

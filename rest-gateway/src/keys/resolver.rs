@@ -11,15 +11,12 @@ use petstore_telemetry::metrics::Collectors;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    KeyError, KnownKey, LastBan, UnusableKey,
+    EarlyReads, KeyError, KnownKey, LastBan, UnusableKey,
     bans::ImposedBans,
-    cached_key::{CacheState, CachedKey, LastUsed},
+    cached_key::{CacheState, CachedKey, KeyMetrics, LastUsed},
     changes::{Changes, Stamp},
     core::{CoreAway, KeyService},
-    early_reads::EarlyReads,
-    lookups::{Lookups, Purpose},
-    metrics::KeyMetrics,
-    single_flight::SingleFlight,
+    lookups::{Lookups, Purpose, SingleFlight},
 };
 use crate::{client_address::ClientAddress, core_client::TracedTransport, rate_limit::RateLimiter};
 

@@ -23,8 +23,7 @@ use proptest::{
 
 use super::{
     Decision, LimitKey, LimitStatus, Outcome, Quota, RateLimiter,
-    abuse::AbuseState,
-    policy::{self, Record},
+    policy::{self, AbuseState, Record},
     windows::Windows,
 };
 

@@ -13,8 +13,7 @@ use petstore_clock::{Clock, UnixMillis};
 
 use super::{
     Decided, Decision, LimitKey, LimitStatus, Quota, RateLimiter,
-    abuse::AbuseState,
-    policy::{self, Record},
+    policy::{self, AbuseState, Record},
     windows::Windows,
 };
 use crate::client_address::ClientAddress;
@@ -241,8 +240,11 @@ impl<K: Copy + Eq + Hash> Shard<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rate_limit::conformance_tests::{self, LimiterUnderTest};
-    use crate::rate_limit::{Quota, abuse::TimeSpan, policy};
+    use crate::rate_limit::{
+        Quota,
+        conformance_tests::{self, LimiterUnderTest},
+        policy::{self, TimeSpan},
+    };
 
     const QUOTA: Quota = Quota { per_minute: 100, per_day: 1_000 };
 

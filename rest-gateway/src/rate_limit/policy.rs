@@ -8,9 +8,8 @@ use petstore_clock::UnixMillis;
 
 use super::{
     Quota,
-    abuse::{AbuseState, TimeSpan},
     decision::{Decision, LimitStatus, Outcome, Strikes},
-    windows::Windows,
+    windows::{MINUTE, Windows},
 };
 
 /// State of a caller between its requests.
@@ -62,6 +61,105 @@ fn look(record: Record, quota: Quota, settled_at: UnixMillis, now: UnixMillis) -
     let current = Record { windows: record.windows.at(now.0), abuse: record.abuse.at(now.0, settled_at) };
     let (minute, day) = current.windows.view(quota, now.0);
     (Decision::new(Outcome::from_windows(minute, day), now, minute, day), current)
+}
+
+/// Time after the first 429, in milliseconds, in which requests that were in flight may still arrive.
+const GRACE: u64 = 1_000;
+
+/// Length of the span in which strikes are counted, in milliseconds. The first strike opens it.
+const STRIKES_SPAN: u64 = 600_000;
+
+/// Number of strikes that are tolerated on any plan.
+const FEWEST_STRIKES: u64 = 100;
+
+/// Maximum time, in milliseconds, by which a span may begin in the future, because the clock was set back
+/// since. A span that begins later is void, or the jump would prolong it by as much.
+const SKEW: u64 = MINUTE;
+
+/// Span of time in Unix milliseconds; the default is empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TimeSpan {
+    /// First time in it.
+    pub(crate) from: u64,
+    /// First time after it.
+    pub(crate) until: u64,
+}
+
+impl TimeSpan {
+    fn new(from: u64, length: u64) -> Self {
+        Self { from, until: from.saturating_add(length) }
+    }
+
+    /// Returns `true` if `now` is in the span, or before it by no more than [`SKEW`].
+    fn holds(self, now: u64) -> bool {
+        self.from <= now.saturating_add(SKEW) && now < self.until
+    }
+}
+
+/// State of an API key that was refused; the default is that of a key that was never refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AbuseState {
+    /// Refused period: opened by a 429, it ends when that 429's `Retry-After` has passed.
+    pub(crate) refused: TimeSpan,
+    /// Ten minutes in which strikes are counted. They begin with the first strike, and again with the strike
+    /// that exceeds the number.
+    pub(crate) striking: TimeSpan,
+    /// Number of strikes in them; 0 once there were too many.
+    pub(crate) strikes: u64,
+}
+
+impl AbuseState {
+    /// Returns the parts of the state that still matter. Spans that are over are left out, and so are spans
+    /// that began before `settled_at`, because a ban or its lifting has settled them.
+    pub(crate) fn at(self, now: u64, settled_at: UnixMillis) -> Self {
+        let matters = |span: TimeSpan| span.holds(now) && span.from >= settled_at.0;
+        let mut current = Self::default();
+        if matters(self.refused) {
+            current.refused = self.refused;
+        }
+        if matters(self.striking) {
+            (current.striking, current.strikes) = (self.striking, self.strikes);
+        }
+        current
+    }
+
+    /// Returns the time at which the strikes were too many, if they were.
+    pub(crate) fn struck_out_at(self) -> Option<UnixMillis> {
+        let is_struck_out = self.strikes == 0 && self.striking != TimeSpan::default();
+        is_struck_out.then_some(UnixMillis(self.striking.from))
+    }
+
+    /// Returns the state after an admitted request. After the grace period, the request ends the refused
+    /// period instead of being a strike: the key is no longer being refused, as after a raised plan.
+    pub(crate) fn admitted(self, now: u64) -> Self {
+        if self.in_grace(now) { self } else { Self { refused: TimeSpan::default(), ..self } }
+    }
+
+    /// Returns the state after a request that the windows refused for `retry_after` milliseconds, and `true`
+    /// if that was a strike. Must be called on the result of [`Self::at`].
+    pub(crate) fn refused(self, now: u64, retry_after: u64, per_minute: u64) -> (Self, bool) {
+        if !self.refused.holds(now) {
+            return (Self { refused: TimeSpan::new(now, retry_after), ..self }, false);
+        }
+        if self.in_grace(now) { (self, false) } else { (self.struck(now, per_minute), true) }
+    }
+
+    /// Returns `true` if a request that arrives now may have been sent before the first 429 was seen.
+    fn in_grace(self, now: u64) -> bool {
+        now < self.refused.from.saturating_add(GRACE)
+    }
+
+    fn struck(self, now: u64, per_minute: u64) -> Self {
+        if self.struck_out_at().is_some() {
+            return self; // all gateways learn the same time
+        }
+        let striking = if self.strikes == 0 { TimeSpan::new(now, STRIKES_SPAN) } else { self.striking };
+        let strikes = self.strikes + 1;
+        if strikes <= FEWEST_STRIKES.max(per_minute.saturating_mul(2)) {
+            return Self { striking, strikes, ..self };
+        }
+        Self { striking: TimeSpan::new(now, STRIKES_SPAN), strikes: 0, ..self }
+    }
 }
 
 #[cfg(test)]

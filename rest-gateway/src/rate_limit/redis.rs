@@ -6,12 +6,10 @@
 mod batch;
 mod connection;
 mod error;
-mod reply;
 mod shards;
 mod step;
 #[cfg(test)]
 mod tests;
-mod url;
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -23,10 +21,13 @@ use petstore_telemetry::traces::{KeyValue, Span, SpanDescription, SpanKind};
 use redis::Value;
 use tokio::time::timeout;
 
-#[cfg(feature = "fuzzing")]
-pub use self::reply::fuzz_reply;
 pub(super) use self::shards::Shard;
-pub use self::{connection::RedisDeadlines, error::RedisCallError, url::RedisUrl};
+#[cfg(feature = "fuzzing")]
+pub use self::step::fuzz_reply;
+pub use self::{
+    connection::{RedisDeadlines, RedisUrl},
+    error::RedisCallError,
+};
 use self::{shards::Shards, step::Step};
 use super::{Decided, Decision, LimitKey, LimitStatus, LimiterUnavailable, Quota, RateLimiter, policy};
 

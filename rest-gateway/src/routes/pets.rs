@@ -1,15 +1,13 @@
 //! Handlers of `/v1/pets`: the pets (docs/contract.md, 7).
 
 use axum::{extract::Request, response::Response};
-use http::{HeaderValue, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use percent_encoding::percent_decode_str;
 use petstore_api_key::List;
+use petstore_clock::Clock;
 use petstore_proto::v1::{CreatePetRequest, GetPetRequest, ListPetsRequest, PetStatus};
 
-use super::{
-    creation_key::{CreationKey, IDEMPOTENCY_REPLAYED},
-    paging::{self, AnsweredPage, PageRequest, Query},
-};
+use super::paging::{self, AnsweredPage, PageRequest, Query};
 use crate::{
     error::ApiError,
     gateway::GatewayState,
@@ -19,7 +17,7 @@ use crate::{
     },
     operation::GET_PET_DEPRECATION,
     request_body,
-    request_id::Caller,
+    request_id::{Caller, uuid_v7},
 };
 
 /// Handles `GET /v1/pets`: a page of pets (docs/contract.md, 7.2).
@@ -47,7 +45,7 @@ pub(super) async fn get(gateway: &GatewayState, caller: &Caller, uri: &Uri) -> R
 
 /// Returns the identifier in the path's last segment if it is an int64 in its canonical spelling. A resource
 /// has one URL, so any other segment names none.
-pub(super) fn id_in_path(path: &str) -> Option<i64> {
+fn id_in_path(path: &str) -> Option<i64> {
     let segment = path.rsplit('/').next()?;
     let segment = percent_decode_str(segment).decode_utf8().ok()?;
     let id: i64 = segment.parse().ok()?;
@@ -80,8 +78,66 @@ pub(super) async fn create(
     Ok(response)
 }
 
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// Header field that marks an answer as a repetition of that to an earlier request.
+const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// Name of a creation, by which the core recognises its repetitions.
+#[derive(Debug, PartialEq)]
+pub(super) enum CreationKey {
+    /// Name from the client, prefixed with its account.
+    FromClient(String),
+    /// Unique name from this gateway, so that it can ask again when an answer is lost.
+    Generated(String),
+}
+
+impl CreationKey {
+    /// Returns the key of a request of the account.
+    pub(super) fn from_headers(
+        headers: &HeaderMap,
+        account_id: i64,
+        clock: &Clock,
+    ) -> Result<Self, ApiError> {
+        let mut fields = headers.get_all(IDEMPOTENCY_KEY).into_iter();
+        match (fields.next(), fields.next()) {
+            (None, _) => Ok(Self::Generated(uuid_v7(clock).to_string())),
+            (Some(only), None) => {
+                let key =
+                    only.to_str().ok().filter(|key| is_key(key)).ok_or(ApiError::InvalidIdempotencyKey)?;
+                Ok(Self::FromClient(format!("rest/{account_id}/{key}")))
+            }
+            (Some(_), Some(_)) => Err(ApiError::InvalidIdempotencyKey),
+        }
+    }
+
+    const fn is_from_client(&self) -> bool {
+        matches!(self, Self::FromClient(_))
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        match self {
+            Self::FromClient(name) | Self::Generated(name) => name,
+        }
+    }
+
+    /// Returns the error for the client, without mention of a key that the client did not choose.
+    fn explain(&self, error: ApiError) -> ApiError {
+        match (self, error) {
+            (Self::Generated(_), ApiError::IdempotencyInProgress { retry_after }) => {
+                ApiError::Unavailable { retry_after }
+            }
+            (_, error) => error,
+        }
+    }
+}
+
+fn is_key(written: &str) -> bool {
+    (1..=255).contains(&written.len()) && written.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
     use proptest::prelude::*;
 
     use super::*;
@@ -121,5 +177,33 @@ mod tests {
         fn no_path_makes_parsing_panic(path in "[/%0-9a-fA-F.+-]{0,40}") {
             let _ = id_in_path(&path);
         }
+    }
+
+    fn parse(keys: &[&[u8]]) -> Result<CreationKey, ApiError> {
+        let mut headers = HeaderMap::new();
+        for key in keys {
+            headers.append(IDEMPOTENCY_KEY, HeaderValue::from_bytes(key).unwrap());
+        }
+        CreationKey::from_headers(&headers, 7, &Clock::system())
+    }
+
+    #[test]
+    fn a_key_is_one_field_of_1_to_255_visible_ascii_characters() {
+        let key = parse(&[b"a/\"b!~"]).unwrap();
+        assert!(key.is_from_client());
+        assert_eq!(key.as_str(), "rest/7/a/\"b!~");
+        assert!(parse(&[&[b'x'; 255]]).is_ok());
+        let bad: [&[&[u8]]; 6] =
+            [&[b""], &[b"a b"], &[b"a\tb"], &[b"\xc3\xa9"], &[&[b'x'; 256]], &[b"a", b"a"]];
+        for keys in bad {
+            assert_eq!(parse(keys), Err(ApiError::InvalidIdempotencyKey), "{keys:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_key_every_request_has_its_own_creation_key() {
+        let (one, other) = (parse(&[]).unwrap(), parse(&[]).unwrap());
+        assert!(!one.is_from_client() && one != other);
+        assert_eq!(one.as_str().len(), 36);
     }
 }

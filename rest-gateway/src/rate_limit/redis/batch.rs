@@ -6,7 +6,11 @@ use std::{collections::VecDeque, sync::Arc};
 use parking_lot::Mutex;
 use tokio::{sync::oneshot, task::yield_now};
 
-use super::{connection::Connection, error::RedisCallError, reply::Reply, step::Step};
+use super::{
+    connection::Connection,
+    error::RedisCallError,
+    step::{Reply, Step},
+};
 
 /// Number of slots.
 const SLOTS: usize = 1;

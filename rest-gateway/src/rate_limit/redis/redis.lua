@@ -1,4 +1,4 @@
--- The rate limit policy (../policy.rs, ../windows.rs, ../abuse.rs), each step atomic because Redis runs one
+-- The rate limit policy (../policy.rs, ../windows.rs), each step atomic because Redis runs one
 -- script at a time. Integers only, all below 2^53, which Lua's numbers hold exactly.
 --
 -- KEYS: two for each step: the string with the owner's windows, and the one with the key's abuse state. If a key has
@@ -8,7 +8,7 @@
 --   'take' decides on one request and counts it;
 --   'pass' does the same for an address, which is forgotten sooner if it sent few requests;
 --   'read' returns the record.
--- Returns the time, and for each step a string (reply.rs). A step that fails returns 'E' and Redis's error, and so do
+-- Returns the time, and for each step a string (step.rs). A step that fails returns 'E' and Redis's error, and so do
 -- all steps of a key that cannot be written. Steps of other keys are not affected.
 
 local MINUTE, DAY = 60000, 86400000

@@ -9,7 +9,11 @@ use parking_lot::RwLock;
 use redis::{Value, cluster_routing::Slot};
 
 use super::{
-    RedisSettings, batch::StepQueue, connection::Connection, error::RedisCallError, reply::Reply, step::Step,
+    RedisSettings,
+    batch::StepQueue,
+    connection::Connection,
+    error::RedisCallError,
+    step::{Reply, Step},
 };
 use crate::rate_limit::LimitKey;
 

@@ -9,9 +9,8 @@ use petstore_clock::{Clock, UnixMillis};
 
 use crate::rate_limit::{
     Decision, LimitKey, LimitStatus, Quota,
-    abuse::AbuseState,
     counters::CounterStore,
-    policy::{self, Record},
+    policy::{self, AbuseState, Record},
     windows::{Window, Windows},
 };
 
