@@ -30,6 +30,7 @@ mod connection;
 mod convert;
 mod import;
 mod key_service;
+mod limits;
 mod methods;
 mod pet_store;
 mod receive;
@@ -44,7 +45,8 @@ pub use batch_service::in_process;
 pub(crate) use call::CallMetrics;
 pub(crate) use capacity::Capacity;
 pub use connection::Listener;
-use methods::{LIMITS, Method};
+use limits::LIMITS;
+use methods::Method;
 pub use server::{GrpcServerLimits, serve};
 
 /// Parses a pet to add, and returns it as it is answered, but without an identifier.

@@ -1,12 +1,15 @@
-//! One request, from its head to its answer. In this order: [`RequestContext`], [`head`], [`authenticate`],
-//! [`rate_limit`], then its route and handler, or [`refusal`], then [`respond`]. Only a read that will
-//! probably be admitted does not wait for [`rate_limit`] (docs/contract.md, 4.5).
+//! One request, from its head to its answer. In this order: [`RequestContext`], [`head`],
+//! [`mod@authenticate`], [`rate_limit`], then its route and handler, or [`refusal`], then [`respond`] (with
+//! [`rate_limit_headers`]). Only a read that will probably be admitted does not wait for [`rate_limit`]
+//! (docs/contract.md, 4.5).
 //!
 //! This is one function instead of a stack of layers. The result of one step is a variable for the next, and
 //! no answer can leave without its header fields.
 
+mod authenticate;
 mod head;
 mod rate_limit;
+mod rate_limit_headers;
 mod refusal;
 mod respond;
 
@@ -20,22 +23,21 @@ use std::{
 
 use axum::{extract::Request, response::Response};
 use futures_util::FutureExt;
-use http::{HeaderMap, request::Parts};
-use petstore_api_key::{ApiKey, BearerError};
+use http::request::Parts;
 use petstore_telemetry::{
     metrics::GaugeGuard,
     traces::{Root, Span, Within},
 };
 use tokio::{select, time::Instant};
 
-use self::rate_limit::Admission;
 pub(crate) use self::rate_limit::limit_status;
+use self::{authenticate::authenticate, rate_limit::Admission};
 use crate::{
     client_address::ClientAddress,
     cors,
     error::ApiError,
     gateway::GatewayState,
-    keys::{EarlyRead, KeyError, KnownKey, UnusableKey},
+    keys::{EarlyRead, KnownKey, UnusableKey},
     operation::{Access, Id, Operation, is_versioned},
     rate_limit::{Decision, LimitStatus},
     request_id::{Caller, RequestId},
@@ -198,33 +200,6 @@ async fn identify(gateway: &GatewayState, context: &RequestContext, parts: &Part
 }
 
 /// Counts the request, if its operation requires that, and records a refusal.
-/// Returns the key of the request if it may be used now (docs/contract.md, 5).
-async fn authenticate(
-    gateway: &GatewayState,
-    headers: &HeaderMap,
-    address: ClientAddress,
-) -> Result<Arc<KnownKey>, UnusableKey> {
-    let key = ApiKey::from_headers(headers, gateway.settings.environment).map_err(|error| match error {
-        BearerError::Missing => KeyError::Missing,
-        BearerError::Invalid => KeyError::Unknown,
-    })?;
-    gateway.keys.resolve(&key, address).await
-}
-
-impl From<KeyError> for ApiError {
-    fn from(error: KeyError) -> Self {
-        match error {
-            KeyError::Missing => Self::MissingApiKey,
-            KeyError::Unknown => Self::InvalidApiKey,
-            KeyError::Revoked => Self::ApiKeyRevoked,
-            KeyError::Expired => Self::ApiKeyExpired,
-            KeyError::AccountSuspended(reason) => Self::AccountSuspended { reason },
-            KeyError::CoreAway => Self::ApiKeyNotChecked,
-            KeyError::Overloaded => Self::TooManyKeyLookups,
-        }
-    }
-}
-
 async fn admit(gateway: &GatewayState, context: &RequestContext, identity: Identity) -> Admission {
     let admission = match identity {
         Identity::Anybody(verdict) => Admission::not_counted(verdict),

@@ -18,7 +18,8 @@ use tonic::{Request, Response, Status};
 
 use super::{
     call::{CallContext, CallId, started},
-    methods::{CREATE_PET, GET_PET, LIMITS, LIST_ORDERS, LIST_PETS},
+    limits::LIMITS,
+    methods::{CREATE_PET, GET_PET, LIST_ORDERS, LIST_PETS},
     pet_store, store_service,
 };
 use crate::Core;

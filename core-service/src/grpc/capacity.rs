@@ -8,7 +8,7 @@ use std::sync::{
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::methods::{Class, LIMITS};
+use super::{limits::LIMITS, methods::Class};
 
 /// Permits for each kind of work. None is ever closed.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use tokio::{
 use tokio_io_timeout::TimeoutStream;
 use tonic::transport::server::Connected;
 
-use super::{capacity::Budgets, methods::LIMITS};
+use super::{capacity::Budgets, limits::LIMITS};
 
 /// Listener, bound by the process that calls [`serve`](super::serve).
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use petstore_proto::v1::{ImportPetsRequest, ImportPetsResponse, RejectedLine};
 use tokio::time;
 use tonic::{Status, Streaming};
 
-use super::{call::Result, convert, methods::LIMITS};
+use super::{call::Result, convert, limits::LIMITS};
 use crate::{
     Core,
     domain::{ImportChunk, ImportId, ImportProgress, PetStoreError, Violation},

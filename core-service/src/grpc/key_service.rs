@@ -9,7 +9,8 @@ use petstore_proto::internal::v1::{
 use super::{
     call::{Result, service},
     convert::{self, refuse},
-    methods::{LIMITS, Method},
+    limits::LIMITS,
+    methods::Method,
 };
 use crate::Core;
 

@@ -25,7 +25,8 @@ use super::{
     call::{CallBegin, CallId, CallMetrics},
     capacity::{Budgets, HeldBytes},
     connection::ConnectionInfo,
-    methods::{Class, LIMITS, Method},
+    limits::LIMITS,
+    methods::{Class, Method},
     status,
 };
 use crate::domain::PetStoreError;

@@ -16,7 +16,7 @@ use tonic::{service::Routes, transport::Server};
 use tonic_health::{ServingStatus, server::HealthReporter};
 use tonic_reflection::server::Builder;
 
-use super::{Listener, Security, connection, methods::LIMITS, receive, services};
+use super::{Listener, Security, connection, limits::LIMITS, receive, services};
 use crate::{Core, store::Store};
 
 /// Maximum number of calls in flight on one connection: room for a gateway's reads and writes, 128 each, as

@@ -13,7 +13,7 @@ use petstore_proto::{
 use super::{
     call::{Result, service},
     convert::{check_request_id, key_id, moment, refuse, refused},
-    methods::LIMITS,
+    limits::LIMITS,
 };
 use crate::{
     Core,

@@ -224,8 +224,16 @@ pub(super) async fn peek(gateway: &GatewayState, address: ClientAddress) -> Deci
 fn undecided(quota: Quota, now: UnixMillis) -> Decision {
     let resets_at = UnixMillis(now.0.saturating_add(1_000));
     let window = |limit| WindowView { limit, remaining: 0, resets_at };
-    let (minute, day) = (window(quota.per_minute), window(quota.per_day));
-    Decision { scope: Scope::Node, ..Decision::new(Outcome::RateLimited, now, minute, day) }
+    Decision {
+        outcome: Outcome::RateLimited,
+        is_strike: false,
+        struck_out_at: None,
+        now,
+        minute: window(quota.per_minute),
+        day: window(quota.per_day),
+        ban: None,
+        scope: Scope::Node,
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,40 @@
+//! Checks the API key of a request (docs/contract.md, 5).
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use petstore_api_key::{ApiKey, BearerError};
+
+use crate::{
+    client_address::ClientAddress,
+    error::ApiError,
+    gateway::GatewayState,
+    keys::{KeyError, KnownKey, UnusableKey},
+};
+
+/// Returns the key of the request if it may be used now.
+pub(super) async fn authenticate(
+    gateway: &GatewayState,
+    headers: &HeaderMap,
+    address: ClientAddress,
+) -> Result<Arc<KnownKey>, UnusableKey> {
+    let key = ApiKey::from_headers(headers, gateway.settings.environment).map_err(|error| match error {
+        BearerError::Missing => KeyError::Missing,
+        BearerError::Invalid => KeyError::Unknown,
+    })?;
+    gateway.keys.resolve(&key, address).await
+}
+
+impl From<KeyError> for ApiError {
+    fn from(error: KeyError) -> Self {
+        match error {
+            KeyError::Missing => Self::MissingApiKey,
+            KeyError::Unknown => Self::InvalidApiKey,
+            KeyError::Revoked => Self::ApiKeyRevoked,
+            KeyError::Expired => Self::ApiKeyExpired,
+            KeyError::AccountSuspended(reason) => Self::AccountSuspended { reason },
+            KeyError::CoreAway => Self::ApiKeyNotChecked,
+            KeyError::Overloaded => Self::TooManyKeyLookups,
+        }
+    }
+}
