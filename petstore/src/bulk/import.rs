@@ -15,7 +15,7 @@ use tokio::{sync::mpsc, task::spawn_blocking};
 use self::{
     delivery::{Delivery, SEGMENT},
     input::Input,
-    records::{Chunk, Chunks, Records},
+    records::{Chunks, Records},
 };
 use super::{Format, Progress, client};
 use crate::{
@@ -85,7 +85,7 @@ pub fn fuzz_import(file: Vec<u8>, is_csv: bool, done: i64) -> Result<Vec<FuzzedC
     drop(sender);
     let mut messages = Vec::new();
     while let Some(chunk) = chunks.blocking_recv() {
-        let Chunk { lines, rejected, last_line } = chunk.map_err(|error| error.to_string())?;
+        let records::Chunk { lines, rejected, last_line } = chunk.map_err(|error| error.to_string())?;
         let rejected = rejected.iter().map(|line| (line.line, note_of(line))).collect();
         let message = petstore_proto::v1::ImportPetsRequest { lines, last_line, ..Default::default() };
         messages.push((message, rejected));
