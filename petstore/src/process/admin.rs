@@ -254,11 +254,12 @@ async fn not_found() -> Response {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use axum::{
         body::{Body, to_bytes},
         http::Request,
     };
+
+    use super::*;
 
     async fn answer_to(phase: &watch::Sender<Phase>, method: &str, path: &str) -> (u16, String) {
         let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
