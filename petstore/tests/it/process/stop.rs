@@ -112,7 +112,7 @@ async fn requests_are_served_and_readiness_is_down_during_the_drain() {
     client.get("/v1/pets").await.assert_status(200);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn a_drain_loses_no_request_of_clients_that_obey_connection_close() {
     let rounds = rounds(2, 50);
     for round in 0..rounds {
