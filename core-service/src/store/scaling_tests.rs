@@ -2,7 +2,7 @@
 //!
 //! The tests compare the work that the database does, which does not depend on the load of the machine: for a
 //! thousand pets and for a hundred thousand. `PETSTORE_TEST_LONG=1` (`scripts/test --long`) compares a
-//! thousand with five million, and the time too.
+//! thousand with five million, and prints times, which decide nothing: they depend on the machine.
 
 use std::time::{Duration, Instant};
 
@@ -28,12 +28,10 @@ fn many() -> i64 {
 
 /// Number of times that each call is timed.
 const ROUNDS: usize = 2_000;
-/// Maximum ratio of the time among many pets to the time among few.
-const BOUND: f64 = 1.2;
 
-/// Compares times. Calls on few and on many pets alternate, and their medians are compared, so that a busy
+/// Prints times. Calls on few and on many pets alternate, and their medians are compared, so that a busy
 /// machine slows both.
-async fn compare_times(few: &Store, many: &Store) {
+async fn print_times(few: &Store, many: &Store) {
     for (what, call) in CALLS {
         let (mut on_few, mut on_many) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
@@ -43,7 +41,6 @@ async fn compare_times(few: &Store, many: &Store) {
         let (on_few, on_many) = (median(on_few), median(on_many));
         let ratio = on_many.as_secs_f64() / on_few.as_secs_f64();
         println!("{what}: {on_few:?} among {FEW}, {on_many:?} among {}: {ratio:.2} times", self::many());
-        assert!(ratio < BOUND, "{what} takes {ratio:.2} times as long");
     }
 }
 
@@ -121,7 +118,7 @@ async fn lists_and_pets_cost_the_same_among_few_and_many_on_sqlite() {
     }
     work::assert_same(&work::steps(&few, FEW).await, &work::steps(&many, self::many()).await, 0);
     if is_long() {
-        compare_times(&few, &many).await;
+        print_times(&few, &many).await;
     }
 }
 
@@ -137,7 +134,7 @@ async fn lists_and_pets_cost_the_same_among_few_and_many_on_postgresql() {
     // The trees of the indexes may be higher, by a level or two.
     work::assert_same(&work::pages(&few, FEW).await, &work::pages(&many, self::many()).await, 2);
     if is_long() {
-        compare_times(&few, &many).await;
+        print_times(&few, &many).await;
     }
     there.remove().await;
 }
