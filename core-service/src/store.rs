@@ -15,6 +15,7 @@ use std::{convert::Infallible, fmt, time::Duration};
 
 use futures_util::future::BoxFuture;
 use moka::sync::Cache;
+use petstore_telemetry::parts::{Cause, Fault, PartState};
 use sea_orm::{
     ActiveModelTrait, ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait,
     FromQueryResult, IntoActiveModel, Iterable, PaginatorTrait, QueryFilter, QueryOrder, QueryResult,
@@ -61,6 +62,9 @@ use connection::{Connections, Session};
 use health::Health;
 use pets::{PetCreates, PetReads};
 use replicas::Replicas;
+
+/// Timeout of a ping. A database that takes longer to answer is down.
+pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(1);
 
 type ModelOf<A> = <<A as ActiveModelTrait>::Entity as EntityTrait>::Model;
 
@@ -199,11 +203,20 @@ impl Store {
         }
     }
 
-    /// Returns `true` if the database has reported that its content is damaged. Reads that still succeed are
-    /// served.
-    #[must_use]
-    pub fn is_damaged(&self) -> bool {
-        self.health.is_damaged()
+    /// Returns the fault of the database: whether it answers a read within a second, and what its connections
+    /// have found.
+    pub async fn fault(&self) -> Option<Fault> {
+        let is_read = matches!(time::timeout(PING_TIMEOUT, self.ping()).await, Ok(Ok(())));
+        let cause = if self.health.is_replaced() {
+            Cause::DatabaseFileReplaced
+        } else if self.health.is_damaged() {
+            Cause::DatabaseDamaged
+        } else if is_read {
+            return None;
+        } else {
+            Cause::DatabaseUnreachable
+        };
+        Some(Fault::new(if is_read { PartState::Degraded } else { PartState::Down }, cause))
     }
 
     /// Runs a query that the database can only answer by reading.

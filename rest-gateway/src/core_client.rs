@@ -8,6 +8,7 @@ mod coalesced;
 mod connect;
 mod methods;
 mod permits;
+mod refusals;
 mod retry;
 mod traced;
 mod transport;

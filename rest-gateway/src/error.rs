@@ -260,6 +260,11 @@ fn named_reason(status: &Status) -> Option<ErrorReason> {
     ErrorReason::named(&info.reason).filter(|reason| reason.code().grpc.is_some())
 }
 
+/// Returns `true` if the core says that its store is unavailable.
+pub(crate) fn is_unavailable(status: &Status) -> bool {
+    named_reason(status) == Some(ErrorReason::Unavailable)
+}
+
 /// Returns `true` if the status was made on this side. It then has a source, with any code: a connection that
 /// was cut half-way through an answer is `INTERNAL` to tonic. Or the generated client made it because the
 /// transport was not ready.

@@ -1,12 +1,15 @@
 //! State that every request shares, and the readiness of the gateway.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use futures_util::{FutureExt, future::BoxFuture};
 use petstore_api_key::Environment;
 use petstore_clock::Clock;
-use petstore_telemetry::metrics::Collectors;
-use petstore_telemetry::traces::Traces;
+use petstore_telemetry::{
+    metrics::Collectors,
+    parts::{Fault, PartState},
+    traces::Traces,
+};
 
 use crate::{
     client_address::TrustedProxies,
@@ -122,41 +125,11 @@ impl Gateway {
         collectors
     }
 
-    /// Returns the current state of the core and of the rate limiter, as the gateway sees them. The core is
-    /// down until it has answered once and while it lacks a method. Later it is degraded while it does not
-    /// answer, because other gateways would have the same problem. The limiter is degraded while the counters
-    /// that all gateways share are unreachable.
+    /// Returns the current faults of the core and of the rate limiter, as the gateway sees them. The limiter is
+    /// degraded while the counters that all gateways share are unreachable.
     #[must_use]
-    pub fn readiness(&self) -> (PartState, PartState) {
-        let is_up = self.0.keys.core_is_up() && !self.0.core.breaker().is_open();
-        let core = match (self.0.keys.core_has_been_ready(), is_up) {
-            (false, _) => PartState::Down,
-            (true, false) => PartState::Degraded,
-            (true, true) => PartState::Ok,
-        };
-        let limiter = if self.0.limiter.is_degraded() { PartState::Degraded } else { PartState::Ok };
-        (core, limiter)
-    }
-}
-
-/// State of a part, in order from good to bad.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PartState {
-    /// The part works normally.
-    Ok,
-    /// The part works worse than normally, but requests are answered.
-    Degraded,
-    /// The part does not work: requests should go to another gateway.
-    Down,
-}
-
-/// Writes `ok`, `degraded` or `down`.
-impl fmt::Display for PartState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ok => "ok",
-            Self::Degraded => "degraded",
-            Self::Down => "down",
-        })
+    pub fn faults(&self) -> (Option<Fault>, Option<Fault>) {
+        let limiter = self.0.limiter.fault().map(|cause| Fault::new(PartState::Degraded, cause));
+        (self.0.keys.core_fault(), limiter)
     }
 }

@@ -34,7 +34,7 @@ pub use admin::{admin_of, admin_reason, answer_operator, call_admin, with_whole_
 pub use console::admin_router;
 pub use cors::CorsOrigin;
 pub use error::error_response;
-pub use gateway::{Gateway, GatewayOptions, PartState};
+pub use gateway::{Gateway, GatewayOptions};
 pub use openapi::document as openapi;
 pub use routes::RestApp;
 #[cfg(feature = "fuzzing")]

@@ -18,6 +18,7 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 use petstore_clock::UnixMillis;
 pub use petstore_plans::Quota;
+use petstore_telemetry::parts::Cause;
 
 pub(crate) use self::decision::put_number;
 #[cfg(feature = "fuzzing")]
@@ -93,10 +94,10 @@ pub trait RateLimiter: Send + Sync + fmt::Debug {
         true
     }
 
-    /// Returns `true` if decisions are made without the counters that all gateways share, because these, or
-    /// those of a shard, are unreachable.
-    fn is_degraded(&self) -> bool {
-        false
+    /// Returns what happens to requests if decisions are made without the counters that all gateways share,
+    /// because these, or those of a shard, are unreachable.
+    fn fault(&self) -> Option<Cause> {
+        None
     }
 }
 

@@ -1,5 +1,6 @@
-//! Observability: [`logs`], [`mod@metrics`] for Prometheus, and [`traces`] over OTLP.
+//! Observability: [`logs`], [`mod@metrics`] for Prometheus, [`traces`] over OTLP, and the states of [`parts`].
 
 pub mod logs;
 pub mod metrics;
+pub mod parts;
 pub mod traces;

@@ -1,6 +1,6 @@
 //! `petstore health`: readiness of a process, for the health checks of containers.
 
-use std::time::Duration;
+use std::{iter::once, time::Duration};
 
 use axum::{
     body::{Body, to_bytes},
@@ -59,13 +59,16 @@ async fn readiness(url: &str) -> Option<(bool, Value)> {
     Some((is_ready, serde_json::from_slice(&body).unwrap_or_default()))
 }
 
-/// Returns a text such as `ok: core ok, database ok, limiter degraded`.
+/// Returns a line such as `degraded: core ok, database ok, limiter degraded`, and a line for each cause.
 fn text(readiness: &Value) -> String {
     let word = |state: &Value| state.as_str().unwrap_or("unknown").to_owned();
     let parts = readiness["parts"].as_object().into_iter().flatten();
     let parts: Vec<_> = parts.map(|(name, state)| format!("{name} {}", word(state))).collect();
     let status = word(&readiness["status"]);
-    if parts.is_empty() { status + "\n" } else { format!("{status}: {}\n", parts.join(", ")) }
+    let first = if parts.is_empty() { status } else { format!("{status}: {}", parts.join(", ")) };
+    let causes = readiness["causes"].as_object().into_iter().flatten();
+    let causes = causes.map(|(name, cause)| format!("{name}: {}", word(&cause["message"])));
+    once(first).chain(causes).map(|line| line + "\n").collect()
 }
 
 #[cfg(test)]
@@ -75,10 +78,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readiness_is_one_line() {
+    fn readiness_is_one_line_and_one_for_each_cause() {
         let parts = json!({ "core": "ok", "limiter": "degraded" });
-        let degraded = json!({ "status": "degraded", "parts": parts });
-        assert_eq!(text(&degraded), "degraded: core ok, limiter degraded\n");
+        let mut degraded = json!({ "status": "degraded", "parts": parts });
+        let line = "degraded: core ok, limiter degraded\n";
+        assert_eq!(text(&degraded), line, "an older process gives no causes");
+        degraded["causes"] = json!({ "limiter": { "cause": "redis_unreachable", "message": "It is." } });
+        assert_eq!(text(&degraded), format!("{line}limiter: It is.\n"));
         assert_eq!(text(&json!({ "status": "down", "parts": {} })), "down\n");
     }
 

@@ -5,7 +5,6 @@ mod host;
 use std::{
     net::SocketAddr,
     sync::{Arc, OnceLock},
-    time::Duration,
 };
 
 use axum::{
@@ -22,25 +21,20 @@ use axum::{
 };
 use petstore_core::store::Store;
 use petstore_gateway::{
-    Gateway, PartState, admin_of, admin_router, answer_operator, core_client::CoreTransport, error_response,
+    Gateway, admin_of, admin_router, answer_operator, core_client::CoreTransport, error_response,
     with_whole_body,
 };
 use petstore_telemetry::{
     logs,
     metrics::{Collectors, Exposition, IntGauge, IntGaugeVec, gauge, gauges},
+    parts::{Cause, Fault, Part, PartState},
 };
 use serde_json::{Map, Value, json};
-use tokio::{
-    sync::{Semaphore, watch},
-    time::timeout,
-};
+use tokio::sync::{Semaphore, watch};
 use tower::ServiceExt;
 
 use super::Phase;
 use crate::settings::HostName;
-
-/// Timeout of a ping. A database that takes longer to answer is down.
-const PING_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Parts that the admin port reports. A process has a gateway, a store, or both.
 #[derive(Clone, Debug, Default)]
@@ -55,32 +49,28 @@ pub(crate) struct Sources {
 #[derive(Clone, Debug)]
 struct Readiness {
     status: PartState,
-    /// Parts that the process has, by name.
-    parts: Vec<(&'static str, PartState)>,
+    /// Parts that the process has, each with its fault.
+    parts: Vec<(Part, Option<Fault>)>,
 }
 
 impl Sources {
-    /// Returns the state of each part that the process has.
-    async fn states(&self) -> Vec<(&'static str, PartState)> {
+    /// Returns the parts that the process has, each with its fault.
+    async fn parts(&self) -> Vec<(Part, Option<Fault>)> {
         let database = match &self.store {
             None => None,
-            Some(store) => match timeout(PING_TIMEOUT, store.ping()).await {
-                Ok(Ok(())) if store.is_damaged() => Some(PartState::Degraded),
-                Ok(Ok(())) => Some(PartState::Ok),
-                Ok(Err(_)) | Err(_) => Some(PartState::Down),
-            },
+            Some(store) => Some(store.fault().await),
         };
-        let (core, limiter) = self.gateway.as_ref().map(Gateway::readiness).unzip();
-        let parts = [("core", core), ("database", database), ("limiter", limiter)];
-        parts.into_iter().filter_map(|(name, state)| Some((name, state?))).collect()
+        let (core, limiter) = self.gateway.as_ref().map(Gateway::faults).unzip();
+        let parts = [(Part::Core, core), (Part::Database, database), (Part::Limiter, limiter)];
+        parts.into_iter().filter_map(|(part, fault)| Some((part, fault?))).collect()
     }
 }
 
 impl Readiness {
     /// Creates the readiness. A process is as ready as its worst part, and down while it starts and while it
     /// stops.
-    fn new(phase: Phase, parts: Vec<(&'static str, PartState)>) -> Self {
-        let worst = parts.iter().map(|(_, state)| *state).max().unwrap_or(PartState::Ok);
+    fn new(phase: Phase, parts: Vec<(Part, Option<Fault>)>) -> Self {
+        let worst = parts.iter().map(|(_, fault)| state_of(*fault)).max().unwrap_or(PartState::Ok);
         Self { status: if phase == Phase::Serving { worst } else { PartState::Down }, parts }
     }
 
@@ -88,11 +78,80 @@ impl Readiness {
         self.status != PartState::Down
     }
 
-    /// Returns a body such as `{"status":"ok","parts":{"core":"ok","database":"ok","limiter":"ok"}}`.
+    /// Returns a body such as `{"status":"ok","parts":{"core":"ok","database":"ok","limiter":"ok"}}`, with
+    /// `causes` by part if a part is not ok.
     fn body(&self) -> Value {
-        let parts: Map<_, _> =
-            self.parts.iter().map(|(name, state)| ((*name).to_owned(), state.to_string().into())).collect();
-        json!({ "status": self.status.to_string(), "parts": parts })
+        let named =
+            |(part, fault): &(Part, Option<Fault>)| (part.name().to_owned(), state_of(*fault).name().into());
+        let parts: Map<_, _> = self.parts.iter().map(named).collect();
+        let explained = |(part, fault): &(Part, Option<Fault>)| {
+            let cause = (*fault)?.cause;
+            Some((part.name().to_owned(), json!({ "cause": cause.name(), "message": cause.message() })))
+        };
+        let causes: Map<_, _> = self.parts.iter().filter_map(explained).collect();
+        let mut body = json!({ "status": self.status.name(), "parts": parts });
+        if !causes.is_empty() {
+            body["causes"] = causes.into();
+        }
+        body
+    }
+}
+
+/// Returns the state of a part with this fault.
+fn state_of(fault: Option<Fault>) -> PartState {
+    fault.map_or(PartState::Ok, |fault| fault.state)
+}
+
+/// Metrics of readiness, with the same parts as `/readyz`.
+#[derive(Clone, Debug)]
+struct ReadinessMetrics {
+    ready: IntGauge,
+    up: IntGaugeVec,
+    states: IntGaugeVec,
+    causes: IntGaugeVec,
+}
+
+impl ReadinessMetrics {
+    fn new() -> Self {
+        Self {
+            ready: gauge("petstore_ready", "1 while /readyz answers 200."),
+            up: gauges(
+                "petstore_part_up",
+                "0 while the part is down, 1 while it is ok or degraded.",
+                &["part"],
+            ),
+            states: gauges(
+                "petstore_part_state",
+                "1 for the current state of the part (ok, degraded or down), 0 for the others.",
+                &["part", "state"],
+            ),
+            causes: gauges(
+                "petstore_part_cause",
+                "1 for the reason why the part is not ok, 0 for the others.",
+                &["part", "cause"],
+            ),
+        }
+    }
+
+    fn collectors(&self) -> Collectors {
+        let Self { ready, up, states, causes } = self.clone();
+        vec![Box::new(ready), Box::new(up), Box::new(states), Box::new(causes)]
+    }
+
+    fn update(&self, readiness: &Readiness) {
+        self.ready.set(readiness.takes_requests().into());
+        for (part, fault) in &readiness.parts {
+            let (name, state) = (part.name(), state_of(*fault));
+            self.up.with_label_values(&[name]).set((state != PartState::Down).into());
+            for other in PartState::ALL {
+                self.states.with_label_values(&[name, other.name()]).set((other == state).into());
+            }
+            let current = fault.map(|fault| fault.cause.name());
+            for cause in Cause::ALL.iter().filter(|cause| cause.part() == *part) {
+                let is_current = current == Some(cause.name());
+                self.causes.with_label_values(&[name, cause.name()]).set(is_current.into());
+            }
+        }
     }
 }
 
@@ -102,30 +161,23 @@ pub(crate) struct Health {
     phase: watch::Receiver<Phase>,
     sources: Arc<OnceLock<Sources>>,
     admin_api: Arc<OnceLock<Router>>,
-    ready: IntGauge,
-    parts: IntGaugeVec,
+    metrics: ReadinessMetrics,
 }
 
 impl Health {
     pub(crate) fn new(phase: watch::Receiver<Phase>) -> Self {
-        let ready = gauge("petstore_ready", "1 while /readyz answers 200.");
-        let parts =
-            gauges("petstore_part_up", "1 while the part works; /readyz has the same parts.", &["part"]);
-        Self { phase, sources: Arc::default(), admin_api: Arc::default(), ready, parts }
+        let metrics = ReadinessMetrics::new();
+        Self { phase, sources: Arc::default(), admin_api: Arc::default(), metrics }
     }
 
     /// Returns the metrics.
     pub(crate) fn metrics(&self) -> Collectors {
-        vec![Box::new(self.ready.clone()), Box::new(self.parts.clone())]
+        self.metrics.collectors()
     }
 
     /// Updates the metrics.
     async fn update_metrics(&self) {
-        let readiness = self.readiness().await;
-        self.ready.set(readiness.takes_requests().into());
-        for (part, state) in &readiness.parts {
-            self.parts.with_label_values(&[part]).set((*state != PartState::Down).into());
-        }
+        self.metrics.update(&self.readiness().await);
     }
 
     /// Sets the parts, once they exist.
@@ -141,7 +193,7 @@ impl Health {
 
     async fn readiness(&self) -> Readiness {
         let parts = match self.sources.get() {
-            Some(sources) => sources.states().await,
+            Some(sources) => sources.parts().await,
             None => Vec::new(),
         };
         Readiness::new(*self.phase.borrow(), parts)
@@ -302,20 +354,39 @@ mod tests {
         }
     }
 
-    fn readiness(phase: Phase, [core, database, limiter]: [PartState; 3]) -> Readiness {
-        Readiness::new(phase, vec![("core", core), ("database", database), ("limiter", limiter)])
+    fn readiness(phase: Phase, states: [PartState; 3]) -> Readiness {
+        let causes = [Cause::CoreTokenRefused, Cause::DatabaseDamaged, Cause::LimiterOpen];
+        let faults =
+            states.into_iter().zip(causes).map(|(state, cause)| (cause.part(), Fault { state, cause }));
+        let parts = faults.map(|(part, fault)| (part, Some(fault).filter(|it| it.state != PartState::Ok)));
+        Readiness::new(phase, parts.collect())
     }
 
     #[test]
-    fn a_process_is_as_ready_as_its_worst_part() {
+    fn a_process_is_as_ready_as_its_worst_part_and_says_why() {
         use PartState::{Degraded, Down, Ok};
-        for (parts, status) in
-            [([Ok, Ok, Ok], "ok"), ([Ok, Ok, Degraded], "degraded"), ([Down, Ok, Degraded], "down")]
-        {
+        for (parts, status, causes) in [
+            ([Ok, Ok, Ok], "ok", json!(null)),
+            ([Ok, Ok, Degraded], "degraded", json!({ "limiter": "redis_unreachable" })),
+            (
+                [Down, Ok, Degraded],
+                "down",
+                json!({ "core": "token_refused", "limiter": "redis_unreachable" }),
+            ),
+        ] {
             let readiness = readiness(Phase::Serving, parts);
             let [core, database, limiter] = parts.map(|state| state.to_string());
-            let named = json!({ "core": core, "database": database, "limiter": limiter });
-            assert_eq!(readiness.body(), json!({ "status": status, "parts": named }));
+            let mut body = readiness.body();
+            for cause in body["causes"].as_object_mut().into_iter().flatten() {
+                assert!(cause.1["message"].as_str().unwrap().ends_with('.'), "{cause:?}");
+                *cause.1 = cause.1["cause"].take();
+            }
+            let mut expected = json!({ "core": core, "database": database, "limiter": limiter });
+            expected = json!({ "status": status, "parts": expected });
+            if !causes.is_null() {
+                expected["causes"] = causes;
+            }
+            assert_eq!(body, expected);
             assert_eq!(readiness.takes_requests(), status != "down");
         }
     }

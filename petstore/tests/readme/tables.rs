@@ -1,29 +1,44 @@
-//! Tables of the pages: settings, routes, error codes.
+//! Tables of the pages: settings, states of parts, routes, error codes.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{collections::BTreeSet, fmt::Write, fs, path::Path};
 
 use petstore_proto::v1::ErrorReason;
+use petstore_telemetry::parts::Cause;
 
 use crate::{ROOT, files, read, settings::settings_table};
 
-const SETTINGS: &str = "docs/settings.md";
-
-/// Checks the table. With `UPDATE_PAGES=1` in its environment this test writes it instead.
-#[test]
-fn the_settings_table_is_the_one_that_the_flags_make() {
-    let page = read(SETTINGS);
-    let (before, rest) = page.split_once("<!-- settings:begin -->\n").unwrap();
-    let (table, after) = rest.split_once("<!-- settings:end -->").unwrap();
-    let current = settings_table();
+/// Checks a table between two comments of a page. With `UPDATE_PAGES=1` in the environment this writes it
+/// instead.
+fn assert_table(path: &str, name: &str, current: &str) {
+    let page = read(path);
+    let [begin, end] = ["begin", "end"].map(|edge| format!("<!-- {name}:{edge} -->"));
+    let (before, rest) = page.split_once(&format!("{begin}\n")).unwrap();
+    let (table, after) = rest.split_once(&end).unwrap();
     if std::env::var_os("UPDATE_PAGES").is_some() {
-        let updated = format!("{before}<!-- settings:begin -->\n{current}<!-- settings:end -->{after}");
-        fs::write(Path::new(ROOT).join(SETTINGS), updated).unwrap();
+        let updated = format!("{before}{begin}\n{current}{end}{after}");
+        fs::write(Path::new(ROOT).join(path), updated).unwrap();
         return;
     }
     assert!(
         table == current,
-        "the table in {SETTINGS} is not the current one; UPDATE_PAGES=1 writes it:\n{current}"
+        "the table in {path} is not the current one; UPDATE_PAGES=1 writes it:\n{current}"
     );
+}
+
+#[test]
+fn the_settings_table_is_the_one_that_the_flags_make() {
+    assert_table("docs/settings.md", "settings", &settings_table());
+}
+
+#[test]
+fn the_operators_guide_has_every_cause_of_a_part_that_is_not_ok() {
+    let mut table = "| Part | Cause | State | Message |\n|---|---|---|---|\n".to_owned();
+    for cause in Cause::ALL {
+        let states: Vec<_> = cause.states().iter().map(|state| format!("`{state}`")).collect();
+        let (part, name, states) = (cause.part().name(), cause.name(), states.join(" or "));
+        writeln!(table, "| `{part}` | `{name}` | {states} | {} |", cause.message()).unwrap();
+    }
+    assert_table("docs/operations.md", "causes", &table);
 }
 
 #[test]

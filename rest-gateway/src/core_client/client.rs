@@ -15,7 +15,7 @@ use super::{
     permits::{Overloaded, Permits},
     retry::{RetryBudget, is_caused_by, retry_once},
     traced::{self, TracedTransport},
-    transport::{self, CoreTransport, failure_text},
+    transport::{CoreTransport, failure_text},
 };
 use crate::{
     error::{ApiError, is_transport_failure},
@@ -47,9 +47,9 @@ impl CoreClient {
     /// Creates a client of a core. If it is `in_process`, frequent calls are made directly, and only the
     /// others go over `transport`.
     pub(crate) fn new(transport: CoreTransport, in_process: Option<InProcessCalls>) -> Self {
-        let traced = TracedTransport::from(transport.clone());
+        let traced = TracedTransport::from(transport);
         let route = in_process.map_or_else(
-            || Route::Batches(CallQueue::new(transport::named(transport), Arc::clone(traced.breaker()))),
+            || Route::Batches(CallQueue::new(traced.untraced(), Arc::clone(traced.breaker()))),
             Route::InProcess,
         );
         Self {

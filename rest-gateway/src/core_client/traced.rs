@@ -14,15 +14,17 @@ use tower::{Service, ServiceExt};
 
 use super::{
     breaker::CoreBreaker,
+    refusals::Refusals,
     transport::{CoreTransport, NamedTransport, TransportError, named},
 };
 
 /// Transport whose calls are spans of the request that they belong to, and are given up while the breaker is
-/// open. Clones share the breaker.
+/// open. Clones share the breaker and the record of refusals.
 #[derive(Clone, Debug)]
 pub(crate) struct TracedTransport {
     core: NamedTransport,
     breaker: Arc<CoreBreaker>,
+    refusals: Arc<Refusals>,
 }
 
 impl TracedTransport {
@@ -30,12 +32,23 @@ impl TracedTransport {
     pub(crate) fn breaker(&self) -> &Arc<CoreBreaker> {
         &self.breaker
     }
+
+    /// Returns the record of refusals of this gateway by cores.
+    pub(crate) fn refusals(&self) -> &Refusals {
+        &self.refusals
+    }
+
+    /// Returns the transport without spans, for callers that use the breaker themselves.
+    pub(super) fn untraced(&self) -> NamedTransport {
+        self.core.clone()
+    }
 }
 
 impl From<CoreTransport> for TracedTransport {
     fn from(core: CoreTransport) -> Self {
-        let core = named(core);
-        Self { breaker: CoreBreaker::new(core.clone()), core }
+        let refusals = Arc::<Refusals>::default();
+        let core = named(core, Arc::clone(&refusals));
+        Self { breaker: CoreBreaker::new(core.clone()), core, refusals }
     }
 }
 

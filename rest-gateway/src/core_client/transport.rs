@@ -3,12 +3,17 @@
 use std::{
     error::Error,
     future::ready,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use http::{Request, Response, StatusCode};
 use tonic::{Code, Status, body::Body};
 use tower::{BoxError, ServiceExt, util::BoxCloneSyncService};
+
+use super::refusals::Refusals;
 
 /// Transport of gRPC calls to the core. The all-in-one process passes the core's own service, so that no
 /// socket is needed; a separate gateway passes the result of [`connect()`](super::connect()).
@@ -26,7 +31,7 @@ impl TransportError {
 
     /// Returns the innermost cause, which is the most specific.
     pub(super) fn cause(&self) -> String {
-        innermost(&*self.0).to_string()
+        text_of(innermost(&*self.0))
     }
 }
 
@@ -44,22 +49,35 @@ impl From<TransportError> for Status {
 /// the generated clients are `Send` (rust-lang/rust#110338).
 pub(super) type NamedTransport = BoxCloneSyncService<Request<Body>, Response<Body>, TransportError>;
 
-/// Returns the transport with a named error type, which accepts only answers of a gRPC server.
-pub(super) fn named(core: CoreTransport) -> NamedTransport {
-    BoxCloneSyncService::new(core.map_err(TransportError).and_then(|response| ready(grpc_only(response))))
+/// Returns the transport with a named error type, which accepts only answers of a core, and records the cores'
+/// refusals of this gateway.
+pub(super) fn named(core: CoreTransport, refusals: Arc<Refusals>) -> NamedTransport {
+    let accept = move |response| ready(of_core(response, &refusals));
+    BoxCloneSyncService::new(core.map_err(TransportError).and_then(accept))
 }
 
-/// Accepts answers of a gRPC server: HTTP status 200, or a `grpc-status` with any HTTP status (gRPC over
-/// HTTP2, "HTTP2 Transport Mapping"). Any other answer is from a proxy in between, and its body is not a
-/// message.
-fn grpc_only(response: Response<Body>) -> Result<Response<Body>, TransportError> {
-    if response.status() == StatusCode::OK || response.headers().contains_key(Status::GRPC_STATUS) {
-        return Ok(response);
+/// Accepts answers of a core: HTTP status 200, or a `grpc-status` with any HTTP status (gRPC over HTTP2,
+/// "HTTP2 Transport Mapping"). Any other answer is from a proxy in between, and its body is not a message. So
+/// is one that says that the core is unavailable or late without a reason: a core always gives one.
+fn of_core(response: Response<Body>, refusals: &Refusals) -> Result<Response<Body>, TransportError> {
+    if !response.headers().contains_key(Status::GRPC_STATUS) {
+        return match response.status() {
+            StatusCode::OK => Ok(response),
+            status => Err(TransportError::new(format!(
+                "HTTP status {status} from a server between this gateway and the core"
+            ))),
+        };
     }
-    Err(TransportError::new(format!(
-        "HTTP status {} from a server between this gateway and the core",
-        response.status()
-    )))
+    match Status::from_header_map(response.headers()).filter(|status| status.details().is_empty()) {
+        Some(status) if matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded) => {
+            Err(TransportError::new(status))
+        }
+        Some(status) => {
+            refusals.record(&status);
+            Ok(response)
+        }
+        None => Ok(response),
+    }
 }
 
 /// Returns the reason why a call to the core failed, in one line: the core's message or, if it was not
@@ -67,13 +85,18 @@ fn grpc_only(response: Response<Body>) -> Result<Response<Body>, TransportError>
 #[must_use]
 pub fn failure_text(status: &Status) -> String {
     let Some(cause) = status.source() else { return status.message().to_owned() };
-    let cause = innermost(cause).to_string();
+    let cause = text_of(innermost(cause));
     let cause = cause.split(" (os error").next().unwrap_or_default(); // the number is in the text already
     match status.message() {
         "" | "transport error" => cause.to_owned(),
         message if message.contains(cause) => cause.to_owned(),
         message => format!("{message}: {cause}"),
     }
+}
+
+/// Returns the text of an error, or the message of a status, whose text would repeat its code and fields.
+fn text_of(error: &(dyn Error + 'static)) -> String {
+    error.downcast_ref::<Status>().map_or_else(|| error.to_string(), |status| status.message().to_owned())
 }
 
 /// Returns the innermost cause of the error, or the error itself.

@@ -5,19 +5,22 @@ use std::{
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use petstore_api_key::KeyDigest;
 use petstore_proto::internal::v1::{
     KeyUse, ListChangesRequest, ListChangesResponse, ReportBanResponse, ReportUseRequest, ResolveKeysRequest,
     ResolveKeysResponse, key_service_client::KeyServiceClient,
 };
+use petstore_telemetry::parts::{Cause, Fault, PartState};
 use tokio::time::Instant;
+use tonic::Status;
 
 use super::bans::ImposedBan;
 use crate::{
     core_client::{
         METHODS, ReportAnswers, RetryBudget, TracedTransport, call_within, failure_text, retry_once,
     },
-    error::is_transport_failure,
+    error::{is_transport_failure, is_unavailable},
 };
 
 /// Deadline of one call.
@@ -34,11 +37,14 @@ pub(super) struct CoreAway;
 /// The core's key service, and the state of the core.
 #[derive(Debug)]
 pub(super) struct KeyService {
+    core: TracedTransport,
     client: KeyServiceClient<TracedTransport>,
     retries: RetryBudget,
     answered_once: AtomicBool,
     /// `true` if it failed to answer when it was last asked for changes.
     is_away: AtomicBool,
+    /// Reason why it failed to list changes when it was last asked.
+    failure: Mutex<Option<Cause>>,
     /// `true` if the core lacked a method when it was last asked for changes.
     is_too_old: AtomicBool,
     /// `true` if the log says that the core does not list changes, though it can be reached.
@@ -52,10 +58,12 @@ pub(super) struct KeyService {
 impl KeyService {
     pub(super) fn new(core: TracedTransport) -> Self {
         Self {
-            client: KeyServiceClient::new(core),
+            client: KeyServiceClient::new(core.clone()),
+            core,
             retries: RetryBudget::new(),
             answered_once: AtomicBool::new(false),
             is_away: AtomicBool::new(false),
+            failure: Mutex::default(),
             is_too_old: AtomicBool::new(false),
             was_refused: AtomicBool::new(false),
             lookups_fail: AtomicBool::new(false),
@@ -67,6 +75,26 @@ impl KeyService {
     /// Returns `true` once the core has listed changes, while it has every method that a gateway needs.
     pub(super) fn has_been_ready(&self) -> bool {
         self.answered_once.load(Ordering::Acquire) && !self.is_too_old.load(Ordering::Relaxed)
+    }
+
+    /// Returns the fault of the core, as this gateway sees it. It is down until it has been ready once and
+    /// while it lacks a method. Later it is degraded, because other gateways would have the same fault.
+    pub(super) fn fault(&self) -> Option<Fault> {
+        let (failure, is_reached) = (*self.failure.lock(), self.answered_once.load(Ordering::Relaxed));
+        let is_too_old = self.is_too_old.load(Ordering::Relaxed);
+        let cause = if is_too_old {
+            Some(Cause::CoreLacksMethods)
+        } else if self.core.breaker().is_open() || failure == Some(Cause::CoreUnreachable) {
+            Some(Cause::CoreUnreachable)
+        } else {
+            self.core.refusals().recent().or(failure)
+        };
+        let cause = match cause {
+            None | Some(Cause::CoreUnreachable) if !is_reached => Cause::CoreNotReached,
+            cause => cause?,
+        };
+        let state = if is_reached && !is_too_old { PartState::Degraded } else { PartState::Down };
+        Some(Fault::new(state, cause))
     }
 
     /// Returns `true` if it listed changes when it was last asked.
@@ -118,6 +146,7 @@ impl KeyService {
         if let Ok(answer) = &answer {
             self.note_methods(&answer.methods); // first, because `answered_once` makes the gateway ready
         }
+        *self.failure.lock() = answer.as_ref().err().map(cause_of);
         self.is_away.store(answer.is_err(), Ordering::Relaxed);
         let answered_before = self.answered_once.fetch_or(answer.is_ok(), Ordering::Release);
         // Logs one line when the core begins to refuse and one when it is back, instead of one a second. The
@@ -180,6 +209,17 @@ impl KeyService {
                 return;
             }
         }
+    }
+}
+
+/// Returns the reason why the core did not list changes.
+fn cause_of(failure: &Status) -> Cause {
+    if is_transport_failure(failure) {
+        Cause::CoreUnreachable
+    } else if is_unavailable(failure) {
+        Cause::CoreDatabaseUnreachable
+    } else {
+        Cause::CoreFails
     }
 }
 

@@ -7,7 +7,7 @@ use moka::future::Cache;
 use petstore_api_key::{ApiKey, KeyDigest};
 use petstore_clock::{Clock, UnixMillis};
 use petstore_proto::internal::v1::ResolvedKey;
-use petstore_telemetry::metrics::Collectors;
+use petstore_telemetry::{metrics::Collectors, parts::Fault};
 use tokio::time::{Instant, sleep};
 
 use super::{
@@ -176,6 +176,11 @@ impl KeyResolver {
     /// Returns the metrics of the cache and of look-ups.
     pub(crate) fn metrics(&self) -> Collectors {
         self.0.metrics.collectors()
+    }
+
+    /// Returns the fault of the core, as this gateway sees it.
+    pub(crate) fn core_fault(&self) -> Option<Fault> {
+        self.0.core.fault()
     }
 
     /// Returns `true` once the core has listed changed accounts, while it has every method that a gateway

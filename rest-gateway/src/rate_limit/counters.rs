@@ -331,7 +331,7 @@ mod tests {
     async fn the_limiter_passes_the_conformance_suite() {
         let (clock, hand) = Clock::manual(UnixMillis(1_795_200_000_000));
         let limiter = Arc::new(InProcessLimiter::new(clock));
-        assert!(!limiter.is_remote() && !limiter.is_degraded() && limiter.knows_installation());
+        assert!(!limiter.is_remote() && limiter.fault().is_none() && limiter.knows_installation());
         conformance_tests::suite(&LimiterUnderTest::new(limiter, move |by| hand.advance(by), 0)).await;
     }
 

@@ -16,6 +16,7 @@ use async_trait::async_trait;
 use futures_util::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
 use petstore_clock::{Clock, UnixMillis};
+use petstore_telemetry::parts::Cause;
 use tokio::time::{Instant, sleep};
 
 pub use self::metrics::redis_metrics;
@@ -164,6 +165,11 @@ impl ResilientLimiter {
         is_good
     }
 
+    /// Returns `true` while a shard is not asked, because it does not answer.
+    fn is_degraded(&self) -> bool {
+        self.breakers.lock().values().any(|breaker| !breaker.is_closed())
+    }
+
     /// Returns `true` if the shard is asked.
     fn is_shared(&self, shard: &Shard) -> bool {
         self.redis.knows_installation() && self.is_closed(shard)
@@ -310,8 +316,12 @@ impl RateLimiter for ResilientLimiter {
         self.redis.knows_installation()
     }
 
-    fn is_degraded(&self) -> bool {
-        self.breakers.lock().values().any(|breaker| !breaker.is_closed())
+    fn fault(&self) -> Option<Cause> {
+        self.is_degraded().then_some(match self.settings.on_failure {
+            OnRedisFailure::Local => Cause::LimiterLocal,
+            OnRedisFailure::Open => Cause::LimiterOpen,
+            OnRedisFailure::Closed => Cause::LimiterClosed,
+        })
     }
 }
 

@@ -202,6 +202,6 @@ async fn damage_of_a_replica_is_none_of_the_store() {
     let damage = "DO $$ BEGIN RAISE SQLSTATE 'XX001'; END $$";
     for (connections, is_damaged) in [(&store.replicas.all[0].connections, false), (&store.reader, true)] {
         connections.query(Statement::from_string(DbBackend::Postgres, damage)).await.unwrap_err();
-        assert_eq!(store.is_damaged(), is_damaged);
+        assert_eq!(store.health.is_damaged(), is_damaged);
     }
 }

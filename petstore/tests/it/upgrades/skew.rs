@@ -149,8 +149,9 @@ async fn a_gateway_before_a_core_that_lacks_a_method_is_not_ready_and_names_the_
     .await;
     logged(&shop, "lacks methods that this gateway needs").await;
     let unready = readiness(&shop.gateway).await;
-    let parts = json!({"core": "down", "limiter": "ok"});
-    assert_eq!(unready.assert_status(503).json(), json!({"status": "down", "parts": parts}));
+    let body = unready.assert_status(503).json();
+    assert_eq!(body["parts"], json!({"core": "down", "limiter": "ok"}));
+    assert_eq!(body["causes"]["core"]["cause"], "lacks_methods", "{body}");
     let log = shop.gateway.stderr();
     let lines: Vec<_> = log.lines().filter(|line| line.contains("lacks methods")).collect();
     assert!(matches!(lines.as_slice(), [line] if line.contains("ResolveKeys")), "{log}");

@@ -8,7 +8,6 @@ use petstore_telemetry::metrics::{
 };
 
 use super::ResilientLimiter;
-use crate::rate_limit::RateLimiter;
 
 metrics! {
     /// Counts of one limiter. Clones share them.

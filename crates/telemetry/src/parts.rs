@@ -1,0 +1,208 @@
+//! States of a process's parts, and their causes: the one table of what `/readyz`, metrics, `petstore health`
+//! and the console say.
+
+use std::fmt;
+
+/// State of a part, in order from good to bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PartState {
+    /// The part works normally.
+    Ok,
+    /// The part works worse than normally, but the process should still get requests.
+    Degraded,
+    /// The part does not work: requests should go to another process.
+    Down,
+}
+
+impl PartState {
+    /// Every state.
+    pub const ALL: [Self; 3] = [Self::Ok, Self::Degraded, Self::Down];
+
+    /// Returns the name: `ok`, `degraded` or `down`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Degraded => "degraded",
+            Self::Down => "down",
+        }
+    }
+}
+
+impl fmt::Display for PartState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Part of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The core, as a gateway sees it.
+    Core,
+    /// The database, as a core sees it.
+    Database,
+    /// The rate limiter of a gateway.
+    Limiter,
+}
+
+impl Part {
+    /// Returns the name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Core => "core",
+            Self::Database => "database",
+            Self::Limiter => "limiter",
+        }
+    }
+}
+
+/// Part that is not ok, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Degraded or down.
+    pub state: PartState,
+    /// The reason.
+    pub cause: Cause,
+}
+
+impl Fault {
+    /// Creates a fault. The cause is one that can lead to this state.
+    #[must_use]
+    pub fn new(state: PartState, cause: Cause) -> Self {
+        debug_assert!(cause.states().contains(&state), "{cause:?} never leads to {state}");
+        Self { state, cause }
+    }
+}
+
+macro_rules! causes {
+    ($($(#[$about:meta])* $cause:ident: $part:ident $states:ident $name:literal, $message:literal;)+) => {
+        /// Reason why a part is not ok.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Cause {
+            $($(#[$about])* $cause,)+
+        }
+
+        impl Cause {
+            /// Every cause.
+            pub const ALL: &[Self] = &[$(Self::$cause),+];
+
+            /// Returns the part.
+            #[must_use]
+            pub const fn part(self) -> Part {
+                match self { $(Self::$cause => Part::$part,)+ }
+            }
+
+            /// Returns the states that the part can have for this reason.
+            #[must_use]
+            pub const fn states(self) -> &'static [PartState] {
+                match self { $(Self::$cause => $states,)+ }
+            }
+
+            /// Returns the name, for programs.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$cause => $name,)+ }
+            }
+
+            /// Returns what happened, the consequence and the remedy, for people.
+            #[must_use]
+            pub const fn message(self) -> &'static str {
+                match self { $(Self::$cause => $message,)+ }
+            }
+        }
+    };
+}
+
+const DEGRADED: &[PartState] = &[PartState::Degraded];
+const DOWN: &[PartState] = &[PartState::Down];
+/// A gateway is down for this reason until it has been ready once, and degraded later.
+const EITHER: &[PartState] = &[PartState::Degraded, PartState::Down];
+
+causes! {
+    /// No core has answered since the gateway started.
+    CoreNotReached: Core DOWN "not_reached",
+        "No core has answered since this gateway started: API requests get 503 until one does. Check that a core \
+         runs and that --core-url is its address.";
+    /// No core can be reached, or a proxy says that none is behind it.
+    CoreUnreachable: Core DEGRADED "unreachable",
+        "The core is unreachable: API requests get 503 until it returns.";
+    /// A core has refused the gateway's service token.
+    CoreTokenRefused: Core EITHER "token_refused",
+        "A core refuses this gateway, because the service token is not this core's: requests that reach it get \
+         503. Give gateways and cores the same token.";
+    /// A core requires a client certificate that the gateway does not show.
+    CoreCertificateRequired: Core EITHER "certificate_required",
+        "A core refuses this gateway, because it shows no client certificate: requests that reach it get 503. \
+         Start the gateway with --core-cert and --core-key.";
+    /// The core lacks a method.
+    CoreLacksMethods: Core DOWN "lacks_methods",
+        "The core lacks a method that this gateway needs; the gateway's log names it. Upgrade cores before \
+         gateways.";
+    /// The core answers, but its database does not.
+    CoreDatabaseUnreachable: Core EITHER "database_unreachable",
+        "The core answers, but its database does not: API requests get 503 until it does. The core's /readyz \
+         and log have the cause.";
+    /// The core's database takes no writes.
+    CoreDatabaseNotWritable: Core EITHER "database_not_writable",
+        "The core's database takes no writes: additions get 503, reads work. The core's /readyz and log have the \
+         cause.";
+    /// The core answers with another error, or too late.
+    CoreFails: Core EITHER "fails",
+        "The core can be reached, but fails to answer this gateway, or answers too late. The core's /readyz and \
+         log have the cause.";
+
+    /// The database does not answer reads.
+    DatabaseUnreachable: Database DOWN "unreachable",
+        "The database does not answer a read within a second: API requests get 503 until it does.";
+    /// The file of the open SQLite store is no longer the one at its path.
+    DatabaseFileReplaced: Database DOWN "file_replaced",
+        "The database's file was replaced or removed while the service runs: API requests get 503. Stop the \
+         service, put the right file in its place, and start it again.";
+    /// The database has reported damaged content.
+    DatabaseDamaged: Database EITHER "damaged",
+        "The database reports damaged content: requests that need it get 500 or 503. What is readable is still \
+         served. Stop the service and restore a backup, or fail over to a sound copy, and restart it.";
+    /// The database takes no writes.
+    DatabaseReadOnly: Database DEGRADED "read_only",
+        "The database is read-only: additions get 503, reads work. It may be a standby, or was made read-only.";
+    /// The last write found no space.
+    DatabaseDiskFull: Database DEGRADED "disk_full",
+        "The database's disk is full: additions get 503, reads work. Make room; writes then resume without a \
+         restart.";
+    /// The last write failed for another reason, such as a limit on the file's size.
+    DatabaseWritesFail: Database DEGRADED "writes_fail",
+        "The database cannot write to its file: additions get 503, reads work. The log has the cause.";
+
+    /// Redis is unreachable, and the gateway limits by itself.
+    LimiterLocal: Limiter DEGRADED "redis_unreachable",
+        "Redis, or a node of its cluster, is unreachable: this gateway limits what is counted there by itself, to \
+         its share of the limits (--on-redis-failure local).";
+    /// Redis is unreachable, and nothing is limited.
+    LimiterOpen: Limiter DEGRADED "redis_unreachable",
+        "Redis, or a node of its cluster, is unreachable: what is counted there is not limited \
+         (--on-redis-failure open).";
+    /// Redis is unreachable, and requests are refused.
+    LimiterClosed: Limiter DEGRADED "redis_unreachable",
+        "Redis, or a node of its cluster, is unreachable: requests that are counted there get 503 \
+         LIMITER_UNAVAILABLE (--on-redis-failure closed).";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_has_one_cause_of_each_name_and_a_sentence_for_it() {
+        for cause in Cause::ALL {
+            let message = cause.message();
+            assert!(message.starts_with(char::is_uppercase) && message.ends_with('.'), "{message}");
+            assert!(!cause.states().contains(&PartState::Ok), "{cause:?}");
+            let is_same = |other: &&Cause| other.part() == cause.part() && other.name() == cause.name();
+            let same = Cause::ALL.iter().filter(is_same).count();
+            // What an outage of Redis means depends on the gateway's setting.
+            assert_eq!(same, if cause.part() == Part::Limiter { 3 } else { 1 }, "{cause:?}");
+        }
+    }
+}

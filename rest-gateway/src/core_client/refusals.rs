@@ -1,0 +1,35 @@
+//! Refusals of this gateway by cores.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use petstore_telemetry::parts::Cause;
+use tokio::time::Instant;
+use tonic::{Code, Status};
+
+/// Time for which a refusal is remembered. Behind one address there may be several cores of which one refuses
+/// this gateway, and then other calls succeed meanwhile.
+const MEMORY: Duration = Duration::from_secs(30);
+
+/// Record of the last refusal of this gateway by a core.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals(Mutex<Option<(Instant, Cause)>>);
+
+impl Refusals {
+    /// Records the status of an answer if it refuses this gateway.
+    pub(super) fn record(&self, status: &Status) {
+        if status.code() != Code::Unauthenticated {
+            return;
+        }
+        let is_about_certificate = status.message().contains("client certificate");
+        let cause =
+            if is_about_certificate { Cause::CoreCertificateRequired } else { Cause::CoreTokenRefused };
+        *self.0.lock() = Some((Instant::now(), cause));
+    }
+
+    /// Returns the cause of the last refusal, if that was recent.
+    pub(crate) fn recent(&self) -> Option<Cause> {
+        let (refused_at, cause) = (*self.0.lock())?;
+        (refused_at.elapsed() < MEMORY).then_some(cause)
+    }
+}
