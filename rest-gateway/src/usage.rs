@@ -1,6 +1,6 @@
-//! Request counts per account, by key and minute, and a sample of refusals. They are in memory while a
-//! request is answered, and reported to the core every few seconds. A request needs a hash and a lock that is
-//! seldom contended, never a call.
+//! Request counts per account, by key and minute, counts of the requests that belong to no account, by minute,
+//! and a sample of refusals. They are in memory while a request is answered, and reported to the core every
+//! few seconds. A request needs a hash and a lock that is seldom contended, never a call.
 
 mod ledger;
 mod refusals;
@@ -59,6 +59,11 @@ impl UsageCounter {
     /// Counts a request with the key by the status of its answer.
     pub(crate) fn count(&self, key: &Arc<KnownKey>, status: http::StatusCode, is_get_pet: bool) {
         self.ledger.count(key, Minute::containing(self.clock.now()).0, status.as_u16(), is_get_pet);
+    }
+
+    /// Counts a request that belongs to no account by the status of its answer.
+    pub(crate) fn count_without_account(&self, status: http::StatusCode) {
+        self.ledger.count_without_account(Minute::containing(self.clock.now()).0, status.as_u16());
     }
 
     /// Counts a request that was refused now, and keeps it if there is room.

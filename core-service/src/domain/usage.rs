@@ -8,11 +8,15 @@ use super::{AccountId, KeyId, Violation};
 /// Maximum of any count: sums of several stay exact, also for clients whose numbers are doubles.
 pub(crate) const MAX_COUNT: i64 = 1_000_000_000_000_000;
 
+/// Account of requests that belong to none: no valid key came with them, the service could not check it, or
+/// they count for no account.
+pub(crate) const NO_ACCOUNT: AccountId = AccountId(0);
+
 /// The requests of one minute that a gateway reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UsageMinute {
     pub(crate) minute: Minute,
-    /// Key; `None` for requests that count for their day alone.
+    /// Key; `None` for requests of an account that count for their day alone, and for those of [`NO_ACCOUNT`].
     pub(crate) key_id: Option<KeyId>,
     /// Number of answers with 2xx, with 4xx except 429, with 429, with 5xx, and of calls of the deprecated
     /// getPet, which are among the others too.

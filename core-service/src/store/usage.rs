@@ -1,5 +1,5 @@
-//! Counts of requests in the database: by account and UTC day, and by account, key and minute; and counts of
-//! refusals by minute and cause.
+//! Counts of requests in the database: by account and UTC day, and by account, key and minute, with those that
+//! belong to no account; and counts of refusals by minute and cause.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use sea_orm::{
 
 use super::{Session, Store, entity::moment_column, refusals};
 use crate::domain::{
-    AccountId, Day, KEPT, KeyId, MAX_COUNT, Minute, PetStoreError, RefusalCount, UsageMinute, UsageReport,
-    refusal_cause, refusal_code,
+    AccountId, Day, KEPT, KeyId, MAX_COUNT, Minute, NO_ACCOUNT, PetStoreError, RefusalCount, UsageMinute,
+    UsageReport, refusal_cause, refusal_code,
 };
 
 /// The columns of counts, in the order of [`UsageMinute::counts`].
@@ -62,7 +62,7 @@ impl Store {
         .await
     }
 
-    /// Returns the counts since a day, of one account or of all together, in ascending order of days. Days
+    /// Returns the counts since a day, of one account or of all requests together, in ascending order of days. Days
     /// without requests are left out. Returns also the number of the reporter's last report that was counted;
     /// 0 if there was none, or there are no days. One statement reads both, so that they are consistent.
     pub(crate) async fn usage_by_day(
@@ -256,7 +256,8 @@ async fn is_new(transaction: &Session, reporter: &str, number: i64, now: UnixMil
     Ok(transaction.execute(&remember).await?.rows_affected() > 0)
 }
 
-/// Adds requests to their days, and to their minutes if the key is known.
+/// Adds requests to their days, and to their minutes if the key is known or they belong to no account, which
+/// is a row without a key.
 async fn add_requests(transaction: &Session, rows: Vec<(AccountId, UsageMinute)>) -> Result<(), DbErr> {
     let mut days: BTreeMap<_, [i64; 5]> = BTreeMap::new();
     let mut minutes = BTreeMap::new();
@@ -264,15 +265,16 @@ async fn add_requests(transaction: &Session, rows: Vec<(AccountId, UsageMinute)>
         for (sum, more) in days.entry((account.0, minute.day().0)).or_default().iter_mut().zip(counts) {
             *sum = Ord::min(sum.saturating_add(more), MAX_COUNT);
         }
-        if let Some(key_id) = key_id {
+        if key_id.is_some() || account == NO_ACCOUNT {
+            let key_id = key_id.map(|id| id.to_string()).unwrap_or_default();
             minutes.insert((account.0, minute.0, key_id), counts);
         }
     }
     let days = days.into_iter().map(|((account, day), counts)| ([account.into(), day.into()], counts));
     add_up(transaction, "usage_days", ["account_id", "day"], COUNTS, days).await?;
-    let minutes = minutes.into_iter().map(|((account, minute, key_id), counts)| {
-        ([account.into(), minute.into(), key_id.to_string().into()], counts)
-    });
+    let minutes = minutes
+        .into_iter()
+        .map(|((account, minute, key_id), counts)| ([account.into(), minute.into(), key_id.into()], counts));
     add_up(transaction, "usage_minutes", ["account_id", "minute", "key_id"], COUNTS, minutes).await
 }
 

@@ -50,7 +50,7 @@ pub(crate) async fn core_with_a_key(installation: &Installation) -> (Server, Str
     (core, key)
 }
 
-async fn start_core(installation: &Installation, address: &str) -> Server {
+pub(crate) async fn start_core(installation: &Installation, address: &str) -> Server {
     installation.start(&["core", "--grpc-addr", address, "--admin-addr", "127.0.0.1:0"]).await
 }
 

@@ -14,7 +14,7 @@ use crate::{
     gateway::GatewayState,
     keys::KnownKey,
     metrics::RequestOutcome,
-    operation::{Counts, Id},
+    operation::{Access, Counts, Id},
     rate_limit::Decision,
     request_id::X_REQUEST_ID,
 };
@@ -73,10 +73,13 @@ pub(super) fn record(
     response: &Response,
 ) {
     let RequestContext { operation, .. } = context;
-    if let Some(key) = key
-        && operation.counts == Counts::Quota
-    {
-        gateway.usage.count(key, response.status(), operation.id == Id::GetPet);
+    match key {
+        Some(key) if operation.counts == Counts::Quota => {
+            gateway.usage.count(key, response.status(), operation.id == Id::GetPet);
+        }
+        // Operators see every answer, or an outage in which no key can be checked would look idle.
+        _ if operation.access == Access::ApiKey => gateway.usage.count_without_account(response.status()),
+        _ => {}
     }
     let took = context.started.elapsed();
     let status = response.status().as_u16();

@@ -1,7 +1,7 @@
 //! Counts in memory, and the numbered reports that carry them to the core.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     hash::{BuildHasher, RandomState},
     sync::{
         Arc,
@@ -27,8 +27,15 @@ const SHARD_DAYS: usize = 2_048;
 /// requests are counted by account and day alone.
 const SHARD_MINUTES: usize = 1_024;
 
+/// Maximum number of minutes of requests without an account: two days, in about 300 KiB. Further minutes are
+/// not counted.
+const MAX_MINUTES: usize = 2 * 24 * 60;
+
 /// Maximum number of rows in one report.
 pub(super) const MAX_ROWS: usize = 1_000;
+
+/// Identifier in reports for requests that belong to no account. Those of accounts begin with 1.
+const NO_ACCOUNT: i64 = 0;
 
 /// Counts of one shard of accounts.
 #[derive(Debug, Default)]
@@ -57,6 +64,8 @@ pub(super) struct Ledger {
     reporter: String,
     hasher: RandomState,
     shards: Box<[Mutex<Shard>]>,
+    /// Counts by minute of requests that belong to no account.
+    without_account: Mutex<BTreeMap<i64, UsageDay>>,
     refusals: RefusalLedger,
     /// Last report. If both this and a shard are locked, this is locked first.
     last_report: Mutex<LastReport>,
@@ -87,6 +96,7 @@ impl Ledger {
             reporter,
             hasher: RandomState::new(),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            without_account: Mutex::default(),
             refusals: RefusalLedger::default(),
             last_report: Mutex::default(),
             overflowed: AtomicBool::new(false),
@@ -107,19 +117,27 @@ impl Ledger {
         if shard.minutes.len() >= SHARD_MINUTES && !shard.minutes.contains_key(&id) {
             self.fold(&mut shard);
         }
-        let new = || Counted {
-            key: Arc::clone(key),
-            counts: UsageDay { day: Minute(minute).day().0, ..UsageDay::default() },
-        };
+        let new = || Counted { key: Arc::clone(key), counts: none_in(minute) };
         let counts = &mut shard.minutes.entry(id).or_insert_with(new).counts;
-        let class = match status {
-            429 => &mut counts.refused,
-            400..=499 => &mut counts.client_errors,
-            500.. => &mut counts.server_errors,
-            _ => &mut counts.succeeded, // the service sends no 1xx or 3xx
-        };
-        *class += 1;
+        count_one(counts, status);
         counts.get_pet += i64::from(is_get_pet);
+    }
+
+    /// Counts a request that belongs to no account.
+    pub(super) fn count_without_account(&self, minute: i64, status: u16) {
+        let mut minutes = self.without_account.lock();
+        if minutes.len() < MAX_MINUTES || minutes.contains_key(&minute) {
+            count_one(minutes.entry(minute).or_insert_with(|| none_in(minute)), status);
+        } else {
+            self.warn_of_overflow();
+        }
+    }
+
+    /// Warns once until the next report is answered.
+    fn warn_of_overflow(&self) {
+        if !self.overflowed.swap(true, Ordering::Relaxed) {
+            tracing::warn!("usage is no longer counted: the core has not accepted a report for too long");
+        }
     }
 
     /// Makes room for minutes by adding their counts to those by account and day.
@@ -129,8 +147,8 @@ impl Ledger {
             let id = (key.account_id, counts.day);
             if days.len() < SHARD_DAYS || days.contains_key(&id) {
                 add_to(days, id, &counts);
-            } else if !self.overflowed.swap(true, Ordering::Relaxed) {
-                tracing::warn!("usage is no longer counted: the core has not accepted a report for too long");
+            } else {
+                self.warn_of_overflow();
             }
         }
     }
@@ -177,6 +195,13 @@ impl Ledger {
     /// Takes as many counts as a report may have.
     fn take_rows(&self) -> Vec<UsageRow> {
         let mut rows = HashMap::new();
+        let mut without_account = self.without_account.lock();
+        while rows.len() < MAX_ROWS
+            && let Some((minute, counts)) = without_account.pop_first()
+        {
+            rows.insert((NO_ACCOUNT, Arc::from(""), minute), counts);
+        }
+        drop(without_account);
         for shard in &self.shards {
             let mut shard = shard.lock();
             let Shard { minutes, days } = &mut *shard;
@@ -199,6 +224,22 @@ impl Ledger {
         let index = self.hasher.hash_one(account_id) as usize % self.shards.len();
         self.shards[index].lock()
     }
+}
+
+/// Returns the counts of a minute before its first request.
+fn none_in(minute: i64) -> UsageDay {
+    UsageDay { day: Minute(minute).day().0, ..UsageDay::default() }
+}
+
+/// Counts a request by the status of its answer.
+const fn count_one(counts: &mut UsageDay, status: u16) {
+    let class = match status {
+        429 => &mut counts.refused,
+        400..=499 => &mut counts.client_errors,
+        500.. => &mut counts.server_errors,
+        _ => &mut counts.succeeded, // the service sends no 1xx or 3xx under /v1
+    };
+    *class += 1;
 }
 
 fn row(((account_id, key_id, minute), counts): ((i64, Arc<str>, i64), UsageDay)) -> UsageRow {

@@ -148,6 +148,27 @@ async fn minutes_add_up_by_key_by_account_and_in_total() {
 }
 
 #[tokio::test]
+async fn requests_without_an_account_are_in_the_sums_of_all_and_in_no_accounts_usage() {
+    let (store, _home) = new_store().await;
+    let of_none = |minute, server_errors| {
+        (NO_ACCOUNT, UsageMinute { minute, key_id: None, counts: [0, 0, 0, server_errors, 0] })
+    };
+    let requests = vec![of_none(now().minus(1), 7), of_none(now(), 40), minute_row(ACCOUNT, 1, now(), 5)];
+    report(&store, 1, requests).await;
+    report(&store, 2, vec![of_none(now(), 2)]).await;
+    let minutes = store.usage_by_minute(MinutesOf::default(), now().minus(59), 1_440).await.unwrap();
+    let failed: Vec<_> = minutes.iter().map(|it| it.counts.unwrap().server_errors).collect();
+    assert_eq!(failed, [7, 42]);
+    let days = store.usage_by_day(None, today(), "").await.unwrap().0;
+    assert_eq!(days.iter().map(|(_, counts)| counts.server_errors).sum::<i64>(), 49);
+    let own = MinutesOf { account: Some(ACCOUNT), ..MinutesOf::default() };
+    assert_eq!(usage_of(&store, own, now().minus(59)).await, [(0, None, 5)]);
+    assert_eq!(succeeded(&store).await, [(today(), 5)]);
+    assert_eq!(store.most_refused(now().minus(59), 10).await.unwrap(), [], "it has no name");
+    assert_eq!(store.forget_old_minutes(NOW.plus(Duration::from_hours(25))).await.unwrap(), 1);
+}
+
+#[tokio::test]
 async fn a_failed_report_is_stored_not_at_all() {
     let (store, _home) = new_store().await;
     store.execute_unchecked("DROP TABLE refusals").await.unwrap();

@@ -1,10 +1,13 @@
 //! Usage, as operators see it.
 
-use petstore_testkit::{Installation, eventually};
+use petstore_testkit::{Answer, Installation, eventually};
 use serde_json::{Value, json};
 
 use super::{REPORT_TIMEOUT, begin_within_one_day};
-use crate::{ACCOUNT, key_of_new_account, petstore, serve};
+use crate::{
+    ACCOUNT, key_of_new_account, petstore, serve,
+    split::{Split, start_core},
+};
 
 #[tokio::test]
 async fn the_usage_command_shows_the_days_of_a_running_service() {
@@ -39,6 +42,73 @@ async fn usage_is_reported_at_the_end_and_shown_without_the_service() {
     server.client(&key).sends(3, "/v1/pets").await;
     server.terminate().await;
     assert_eq!(today(&installation).await["counts"]["succeeded"], 3);
+}
+
+#[tokio::test]
+async fn the_overview_counts_every_answer_of_an_outage() {
+    let shop = Split::open().await;
+    let address = shop.core.address("gRPC").to_string();
+    let created = shop.installation.run(&["key", "create", "--account", ACCOUNT]).await;
+    let (known, unknown) = (&shop.key, created.stdout.trim());
+    let mut sent = Counts::default();
+    sent.add(&shop.gateway.client(known).get("/v1/pets").await);
+    shop.core.crash().await;
+    for _ in 0..10 {
+        sent.add(&shop.gateway.client(known).get("/v1/pets").await);
+        sent.add(&shop.gateway.client(unknown).get("/v1/pets").await); // it cannot be checked
+        sent.add(&shop.gateway.anonymous().get("/v1/pets").await);
+        sent.add(&shop.gateway.client(known).get("/v1/usage").await);
+    }
+    assert_eq!((sent.succeeded, sent.client_errors, sent.server_errors), (1, 10, 30), "{sent:?}");
+    // The documentation and preflights are no calls of an operation.
+    shop.gateway.anonymous().get("/docs").await.assert_status(200);
+    shop.gateway.anonymous().send("OPTIONS", "/v1/pets", &[], "").await.assert_status(204);
+
+    let _core = start_core(&shop.installation, &address).await;
+    eventually(REPORT_TIMEOUT, async || {
+        let overview = shop.installation.json(&["overview"]).await;
+        let counted = Counts::sum(&overview["minutes"]);
+        if counted == sent { Ok(()) } else { Err(format!("{counted:?}")) }
+    })
+    .await;
+    let usage = shop.installation.json(&["usage", "--account", ACCOUNT]).await;
+    let own = Counts::sum(&usage["periods"]);
+    assert_eq!((own.succeeded, own.client_errors), (1, 0), "{usage}");
+    assert!((1..=10).contains(&own.server_errors), "those while the key was known: {usage}");
+}
+
+/// Number of answers by class.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Counts {
+    succeeded: u64,
+    client_errors: u64,
+    refused: u64,
+    server_errors: u64,
+}
+
+impl Counts {
+    fn add(&mut self, answer: &Answer) {
+        *match answer.status() {
+            429 => &mut self.refused,
+            400..500 => &mut self.client_errors,
+            500.. => &mut self.server_errors,
+            _ => &mut self.succeeded,
+        } += 1;
+    }
+
+    /// Returns the sums over periods.
+    fn sum(periods: &Value) -> Self {
+        let sum = |member: &str| {
+            let counts = periods.as_array().into_iter().flatten().map(|period| &period["counts"][member]);
+            counts.map(|count| count.as_u64().unwrap_or_default()).sum()
+        };
+        Self {
+            succeeded: sum("succeeded"),
+            client_errors: sum("clientErrors"),
+            refused: sum("refused"),
+            server_errors: sum("serverErrors"),
+        }
+    }
 }
 
 async fn today(installation: &Installation) -> Value {

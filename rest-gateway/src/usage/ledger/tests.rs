@@ -46,6 +46,46 @@ fn minutes_are_counted_by_key_even_when_it_is_resolved_again() {
 }
 
 #[test]
+fn each_minute_of_requests_without_an_account_has_a_row_of_no_account() {
+    let (ledger, key) = (ledger(), key(7, "k"));
+    for (minute, status) in
+        [(MINUTE, 401), (MINUTE, 503), (MINUTE, 503), (MINUTE + 1, 429), (MINUTE + 2, 503)]
+    {
+        ledger.count_without_account(minute, status);
+    }
+    ledger.count(&key, MINUTE, 200, false);
+    assert_eq!(ledger.unreported(7).waiting.len(), 1, "they are in no account's usage");
+    let mut rows: Vec<_> = ledger.next_report().unwrap().requests;
+    rows.sort_unstable_by_key(|row| (row.account_id, row.minute));
+    let of_none = |minute, client_errors, refused, server_errors| UsageRow {
+        minute,
+        client_errors,
+        refused,
+        server_errors,
+        ..UsageRow::default()
+    };
+    let expected = [of_none(MINUTE, 1, 0, 2), of_none(MINUTE + 1, 0, 1, 0), of_none(MINUTE + 2, 0, 0, 1)];
+    assert_eq!(rows[..3], expected);
+    assert_eq!((rows.len(), rows[3].account_id), (4, 7));
+}
+
+#[test]
+fn minutes_without_an_account_are_bounded_and_reported_oldest_first() {
+    let ledger = ledger();
+    for minute in 0..10_000 {
+        ledger.count_without_account(MINUTE + minute, 503);
+    }
+    let mut minutes = Vec::new();
+    while let Some(report) = ledger.next_report() {
+        assert!(report.requests.len() <= MAX_ROWS);
+        minutes.extend(report.requests.iter().map(|row| row.minute - MINUTE));
+        ledger.answered(report.number);
+    }
+    minutes.sort_unstable();
+    assert!(minutes.into_iter().eq(0..2_880), "two days");
+}
+
+#[test]
 fn a_report_is_repeated_unchanged_until_it_is_answered() {
     let (ledger, key) = (ledger(), key(7, "k"));
     assert_eq!(ledger.next_report(), None);
