@@ -30,7 +30,7 @@ use axum::{
 use cookie::SessionCookie;
 use petstore_api_key::OperatorToken;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use crate::{
@@ -38,6 +38,7 @@ use crate::{
     error::error_response,
     gateway::Gateway,
     json::json_response,
+    metrics::Figures,
     representation::{Representation, embedded, strict},
 };
 
@@ -54,23 +55,33 @@ const PRIVATE: [(HeaderName, HeaderValue); 2] = [
 struct Console {
     /// Serves `/admin/v1/…`, and requires the token of an operator or of a session.
     admin_api: Router,
+    figures: Arc<Figures>,
 }
+
+/// Health of the process in the form of `/readyz`, as an extension of requests to [`HEALTH`].
+#[derive(Clone, Debug)]
+pub struct ProcessHealth(pub Value);
+
+/// Path of the console at which its pages find the health of the process. `/readyz` and `/metrics` are not
+/// theirs: a proxy in front of the console keeps them inside.
+pub const HEALTH: &str = "/console/health";
 
 /// Returns the admin API, below `/admin/v1`, and the console on top of it. The public port must not serve
 /// them. Each request needs the address of its peer (`axum::extract::ConnectInfo<SocketAddr>`), and passes
-/// through [`answer_operator`](crate::answer_operator) first.
+/// through [`answer_operator`](crate::answer_operator) first. One to [`HEALTH`] also has a [`ProcessHealth`].
 pub fn admin_router(gateway: &Gateway) -> Router {
     let api = admin::api(Arc::new(AdminState::new(gateway)));
-    console(api.clone()).merge(api)
+    console(api.clone(), Arc::clone(&gateway.state().figures)).merge(api)
 }
 
 /// Returns the console in front of an admin API, which is a router that serves `/admin/v1/…`.
-fn console(admin_api: Router) -> Router {
+fn console(admin_api: Router, figures: Arc<Figures>) -> Router {
     Router::new()
+        .route(HEALTH, get(health))
         .route("/console/session", post(sign_in).merge(delete(sign_out)))
         .route("/console/api/{*path}", any(forward))
         .layer(middleware::from_fn(refuse_other_origins))
-        .with_state(Console { admin_api })
+        .with_state(Console { admin_api, figures })
         .merge(pages())
         .method_not_allowed_fallback(async || {
             refuse(
@@ -158,6 +169,21 @@ async fn sign_out(State(console): State<Console>, request: Request) -> Response 
     signed_out(&cookie, &head.headers, answer)
 }
 
+/// Handles `GET /console/health`: the health of the process, which the sign-in page shows too, and, with a
+/// session, the requests of this gateway. While the core cannot check sessions, operators need these figures
+/// most, so any session's form is enough then.
+async fn health(State(console): State<Console>, request: Request) -> Response {
+    let (head, _) = request.into_parts();
+    let health = head.extensions.get().map(|ProcessHealth(health)| health.clone());
+    let mut body = health.unwrap_or_else(|| json!({}));
+    if let Some(session) = console.open_session(&SessionCookie::new(&head.headers), &head).await
+        && console.whose(&session, &head).await.status() != StatusCode::UNAUTHORIZED
+    {
+        body["requests"] = console.figures.body();
+    }
+    (PRIVATE, json_response(StatusCode::OK, body.to_string())).into_response()
+}
+
 /// Handles `/console/api/…`: calls the admin API with the token of the session.
 async fn forward(State(console): State<Console>, request: Request) -> Response {
     let (mut head, body) = request.into_parts();
@@ -203,6 +229,11 @@ impl Console {
         (PRIVATE, answer).into_response()
     }
 
+    /// Returns the admin API's answer to the question whose session it is.
+    async fn whose(&self, session: &OperatorToken, head: &Parts) -> Response {
+        self.ask(without_body(head, Method::GET, "/admin/v1/operators/current"), session.expose()).await
+    }
+
     /// Ends a session for a request with this head.
     async fn end_session(&self, session: &OperatorToken, head: &Parts) -> Response {
         self.ask(without_body(head, Method::DELETE, "/admin/v1/sessions/current"), session.expose()).await
@@ -213,8 +244,7 @@ impl Console {
         let mut sessions = cookie.read(&head.headers);
         if sessions.len() > 1 {
             for session in &sessions {
-                let whose = without_body(head, Method::GET, "/admin/v1/operators/current");
-                if self.ask(whose, session.expose()).await.status() != StatusCode::UNAUTHORIZED {
+                if self.whose(session, head).await.status() != StatusCode::UNAUTHORIZED {
                     return Some(session.clone());
                 }
             }
@@ -304,8 +334,8 @@ const TO_CONSOLE: AppendHeaders<[(HeaderName, HeaderValue); 1]> =
 const ASSETS: [&[(&str, &str)]; 2] = [
     &embedded!("docs/assets/": "docs.css" "icon.svg" "theme.js" "element.mjs"),
     &embedded!("console/assets/":
-        "console.css" "main.mjs" "api.mjs" "chart.mjs" "dialog.mjs" "format.mjs" "metrics.mjs" "session.mjs"
-        "view.mjs" "overview.mjs" "accounts.mjs" "account.mjs" "keys.mjs" "key.mjs" "refusals.mjs" "audit.mjs"
+        "console.css" "main.mjs" "api.mjs" "chart.mjs" "dialog.mjs" "format.mjs" "session.mjs" "view.mjs"
+        "overview.mjs" "accounts.mjs" "account.mjs" "keys.mjs" "key.mjs" "refusals.mjs" "audit.mjs"
         "operators.mjs"),
 ];
 

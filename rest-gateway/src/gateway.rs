@@ -16,7 +16,7 @@ use crate::{
     core_client::{CoreClient, CoreTransport, InProcessCalls},
     cors::CorsOrigin,
     keys::KeyResolver,
-    metrics::Metrics,
+    metrics::{Figures, Metrics},
     rate_limit::RateLimiter,
     usage::UsageCounter,
 };
@@ -65,6 +65,7 @@ pub(crate) struct GatewayState {
     pub(crate) keys: KeyResolver,
     pub(crate) core: CoreClient,
     pub(crate) metrics: Metrics,
+    pub(crate) figures: Arc<Figures>,
     pub(crate) usage: Arc<UsageCounter>,
 }
 
@@ -80,27 +81,34 @@ impl Gateway {
         clock: Clock,
     ) -> Self {
         let core = CoreClient::new(core, in_process);
+        let metrics = Metrics::default();
         Self(Arc::new(GatewayState {
             settings,
             keys: KeyResolver::new(core.transport().clone(), Arc::clone(&limiter), clock.clone()),
             limiter,
             usage: Arc::new(UsageCounter::new(core.transport().clone(), clock.clone())),
             core,
+            figures: Arc::new(Figures::new(&metrics, clock.clone())),
             clock,
-            metrics: Metrics::default(),
+            metrics,
         }))
     }
 
-    /// Keeps the cache of keys up to date and reports usage, until `shutdown`, and then reports the remaining
-    /// usage. Without it, revoked keys are not noticed.
+    /// Keeps the cache of keys up to date, reports usage and records figures, until `shutdown`, and then
+    /// reports the remaining usage. Without it, revoked keys are not noticed.
     #[must_use]
     pub fn run_background(self, shutdown: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
         let (keys, usage) = (self.0.keys.clone(), Arc::clone(&self.0.usage));
+        let figures = Arc::clone(&self.0.figures);
         drop(self); // only these are needed while the process ends
         let shutdown = shutdown.shared();
         // In a box, so that it is compiled with this crate.
         Box::pin(async move {
-            tokio::join!(keys.keep_current(shutdown.clone()), usage.keep_reported(shutdown));
+            tokio::join!(
+                keys.keep_current(shutdown.clone()),
+                usage.keep_reported(shutdown.clone()),
+                figures.keep_recorded(shutdown),
+            );
         })
     }
 

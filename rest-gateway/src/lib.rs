@@ -31,7 +31,7 @@ pub mod tls;
 mod usage;
 
 pub use admin::{admin_of, admin_reason, answer_operator, call_admin, with_whole_body};
-pub use console::admin_router;
+pub use console::{HEALTH as CONSOLE_HEALTH, ProcessHealth, admin_router};
 pub use cors::CorsOrigin;
 pub use error::error_response;
 pub use gateway::{Gateway, GatewayOptions};

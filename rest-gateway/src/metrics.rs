@@ -1,6 +1,8 @@
 //! Metrics of requests and of the limiter's decisions. Keys and connections are counted in their own modules:
 //! [`keys`](crate::keys) and [`server`](crate::server).
 
+mod figures;
+
 use std::time::Duration;
 
 use petstore_proto::v1::ErrorReason;
@@ -9,6 +11,7 @@ use petstore_telemetry::metrics::{
     GaugeGuard, HistogramVec, IntCounter, IntCounterVec, IntGauge, counter, counters, durations, gauge,
 };
 
+pub(crate) use self::figures::Figures;
 use crate::{
     keys::{Plan, plan_word},
     operation::Operation,

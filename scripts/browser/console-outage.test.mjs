@@ -25,7 +25,7 @@ const PATHS = [
   ["/accounts/zoo", "Account zoo"],
   ["/keys", "Keys"],
   ["/bans", "Bans in force"],
-  ["/refusals?subject=zoo", "Why was I refused?"],
+  ["/refusals?subject=zoo", "Why was a request refused?"],
   ["/audit", "Audit"],
   ["/operators", "Operators"],
 ];
@@ -40,11 +40,11 @@ test("every page keeps heading and navigation, and comes back by itself", async 
 
   // The open page, and each page that is opened now.
   await page.clock.runFor(11_000);
-  await page.getByText("The core does not answer.").waitFor();
+  await page.getByText("The core or its database is unavailable.").waitFor();
   for (const [path, heading] of PATHS) {
     await page.goto(`/console${path}`);
     await page.getByRole("heading", { name: heading, level: 1 }).waitFor();
-    await page.getByText("The core does not answer.").waitFor();
+    await page.getByText("The core or its database is unavailable.").waitFor();
     assert.equal(await page.getByRole("navigation").getByRole("link").count(), 7, path);
     assert.deepEqual(await seriousFaults(page), [], path);
     await screenshot(page, `console-core-away${path.replaceAll(/[^a-z]+/g, "-")}`, { fullPage: true });
@@ -52,15 +52,15 @@ test("every page keeps heading and navigation, and comes back by itself", async 
   // The data that the gateway itself has.
   await page.goto("/console");
   const health = page.getByRole("region", { name: "Health of this gateway" });
-  await health.getByText("Keys that this gateway knows are still accepted").waitFor();
-  await page.getByRole("region", { name: "Requests to this gateway" }).getByText("Since this gateway started").waitFor();
+  await health.getByText("Core: degraded The core is unreachable: API requests get 503 until it returns.").waitFor();
+  await page.getByRole("region", { name: "Requests to this gateway" }).getByRole("columnheader", { name: "Last 5 minutes" }).waitFor();
 
   await page.goto("/console/accounts/zoo");
   await page.getByText("Last tried at").waitFor();
   await service.startCore();
   const back = page.getByRole("heading", { name: "zoo", level: 1, exact: true });
   while (!(await back.isVisible())) await page.clock.runFor(5_000);
-  assert.equal(await page.getByText("The core does not answer.").count(), 0);
+  assert.equal(await page.getByText("The core or its database is unavailable.").count(), 0);
 });
 
 test("signing in says that it has to wait, and until when", async (t) => {
@@ -68,11 +68,11 @@ test("signing in says that it has to wait, and until when", async (t) => {
   const page = await openPage(t, browser, service.admin, { ...PHONE, expected: FAILURES.expected });
   await page.clock.install();
   await page.goto("/console/accounts");
-  const notice = page.getByText("The core does not answer, so no session can be opened.");
+  const notice = page.getByText(/^(The core is unreachable|No core has answered).* Signing in may fail until then\./);
   await notice.first().waitFor();
   await page.getByLabel("Operator token").fill(service.operatorToken);
   await page.getByRole("button", { name: "Sign in" }).click();
-  await page.getByRole("alert").filter({ hasText: "The core does not answer" }).waitFor();
+  await page.getByRole("alert").filter({ hasText: "The core or its database is unavailable" }).waitFor();
   await service.startCore();
   while (await notice.first().isVisible()) await page.clock.runFor(5_000);
   await page.getByRole("button", { name: "Sign in" }).click();

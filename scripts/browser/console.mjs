@@ -28,8 +28,11 @@ export function followed({ origins }, key, status, code, message = "") {
 // The console, signed in.
 export async function signedIn(t, browser, service, { options = DESKTOP, token = service.operatorToken, path = "/console" } = {}) {
   const page = await openPage(t, browser, service.admin, options);
+  const health = page.waitForResponse("**/console/health");
   await page.goto(path);
+  await (await health).finished();
   await page.getByLabel("Operator token").fill(token);
+  assert.equal(await page.getByText("Signing in may fail").count(), 0, "nothing is wrong");
   await page.getByRole("button", { name: "Sign in" }).click();
   await shown(page, page.getByRole("button", { name: "Sign out" }));
   await page.locator("h1").waitFor();
@@ -67,7 +70,7 @@ export async function secretShown(page) {
   const code = page.getByRole("dialog").locator("code.secret");
   await shown(page, code);
   const secret = await code.textContent();
-  await page.getByRole("button", { name: "I have kept it" }).click();
+  await page.getByRole("button", { name: "I’ve saved it" }).click();
   await page.getByRole("dialog").waitFor({ state: "detached" });
   return secret;
 }

@@ -89,7 +89,7 @@ test("names, labels and reasons are text, whatever they hold", async (t) => {
   await page.getByRole("button", { name: "Ban", exact: true }).click();
   await page.getByRole("dialog").getByLabel("Reason").fill(`${nasty}</p><script>document.title='hit'</script>`);
   await page.getByRole("dialog").getByRole("button", { name: /^Ban / }).click();
-  await page.getByText("Banned by an operator").waitFor();
+  await page.getByText(/Banned until .* \(by an operator\)/).waitFor();
   for (const path of ["/accounts/xss", "/bans", "/audit?account=xss", "/keys", `/refusals?subject=${encodeURIComponent("xss")}`, `/accounts/${encodeURIComponent(nasty)}`, `/refusals?subject=${encodeURIComponent(nasty)}`]) {
     await page.goto(`/console${path}`);
     await page.locator("main > *").first().waitFor();
@@ -267,7 +267,7 @@ test("an address that leads nowhere has a heading and links that lead on", async
     ["/keys/x", "There is no such key", "All keys"],
     ["/nosuch", "There is no such page", "Go to the overview"],
     ["/a/b/c", "There is no such page", "Go to the overview"],
-    ["/", "Overview", "Why was I refused?"],
+    ["/", "Overview", "Refusals"],
   ]) {
     await page.goto(`/console${path}`);
     await page.getByRole("heading", { name: heading, level: 1 }).waitFor();
@@ -310,6 +310,10 @@ test("the overview updates by itself, and says as of when", async (t) => {
   await page.clock.runFor(11_000);
   await banned.getByRole("link", { name: "first" }).waitFor();
   await page.getByText("As of 12:00:1").waitFor();
+  for (const path of ["/accounts", "/accounts/first"]) {
+    await page.goto(`/console${path}`);
+    await page.getByText("1 key banned").waitFor();
+  }
   assert.equal((await asks(page, "DELETE", `keys/${keys[0].id}/ban`)).code, undefined);
 });
 

@@ -1,10 +1,10 @@
-// Starts a split deployment for the tests: PostgreSQL, Redis, a core, two gateways, and a load balancer in front of their
-// admin ports that alternates between the gateways with every request.
+// Starts a split deployment for the tests: PostgreSQL, Redis, a core, two gateways, and in front of them HAProxy with the
+// file of deploy/, which alternates between the gateways with every request to their admin ports.
 
+import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { once } from "node:events";
-import { chown, mkdtemp, readFile, readdir, rm } from "node:fs/promises";
-import { createServer, request } from "node:http";
+import { chown, mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { createServer as listenOn } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -16,7 +16,7 @@ import { ANY_PORT, BINARY } from "./service.mjs";
 const run = promisify(execFile);
 const SERVES = /^(?:REST +(?<rest>http:\/\/\S+)\/v1$[\s\S]*)?(?:^gRPC +(?<grpc>\S+)$[\s\S]*)?^admin +(?<admin>http:\/\/\S+)$/m;
 
-// Like `startService`: `admin` is the load balancer, `origin` the first gateway, and there is no first key.
+// Like `startService`: `admin` is the proxy, `origin` the first gateway, and there is no first key.
 export async function startDeployment() {
   const folder = await mkdtemp(join(tmpdir(), "petstore-split-"));
   const ends = [() => rm(folder, { recursive: true, force: true })];
@@ -37,14 +37,13 @@ export async function startDeployment() {
     const operator = JSON.parse((await petstore("operator", "create", "first", "--role", "admin", "--output", "json")).stdout);
     const gateways = [];
     for (let count = 0; count < 2; count++) {
-      const flags = ["--core-url", `http://${core.grpc}`, "--redis-url", `redis://127.0.0.1:${redisPort}`, "--gateways", "2"];
+      const flags = ["--core-url", `http://${core.grpc}`, "--redis-url", `redis://127.0.0.1:${redisPort}`, "--gateways", "2", "--trusted-proxy", "127.0.0.1"];
       gateways.push(await startHere(BINARY, ["gateway", ...flags, "--http-addr", ANY_PORT, "--admin-addr", ANY_PORT], SERVES));
     }
     for (const { admin } of [core, ...gateways]) await ready(admin);
-    const balancer = await balance(gateways.map(({ admin }) => admin));
-    ends.push(balancer.stop);
+    const admin = await startProxy(folder, core, gateways, startHere);
     const origins = gateways.map(({ rest }) => rest);
-    return { origin: origins[0], origins, admin: balancer.origin, operatorToken: operator.token, folder, run: petstore, stop: end };
+    return { origin: origins[0], origins, admin, operatorToken: operator.token, folder, run: petstore, stop: end };
   } catch (error) {
     await end();
     throw error;
@@ -87,24 +86,29 @@ async function freePort() {
   return String(port);
 }
 
-// Sends each request to the next of the targets in turn.
-async function balance(targets) {
-  let count = 0;
-  const server = createServer((incoming, answer) => {
-    const { hostname, port } = new URL(targets[count++ % targets.length]);
-    const { method, url: path, headers } = incoming;
-    const outgoing = request({ hostname, port, method, path, headers, agent: false }, (response) => {
-      answer.writeHead(response.statusCode, response.rawHeaders);
-      response.pipe(answer);
-    });
-    outgoing.on("error", () => answer.destroy());
-    incoming.pipe(outgoing);
-  });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const end = async () => {
-    server.close();
-    server.closeAllConnections();
+// Starts HAProxy with the shipped file, in which only names and ports are replaced. Returns the address of its admin port.
+async function startProxy(folder, core, gateways, startHere) {
+  const port = (address) => new URL(address.includes("//") ? address : `http://${address}`).port;
+  let file = await readFile(new URL("../../deploy/compose/haproxy.cfg", import.meta.url), "utf8");
+  const replace = (pattern, replacement) => {
+    const replaced = file.replaceAll(pattern, replacement);
+    assert.notEqual(replaced, file, `haproxy.cfg has no ${pattern}`);
+    file = replaced;
   };
-  return { origin: `http://127.0.0.1:${server.address().port}`, stop: end };
+  replace("parse-resolv-conf", "nameserver none 127.0.0.1:53"); // addresses need none
+  const binds = {};
+  for (const bound of [8080, 9090, 50051]) replace(`bind :${bound}`, `bind 127.0.0.1:${(binds[bound] = await freePort())}`);
+  for (const [index, { rest, admin }] of gateways.entries()) {
+    const name = `gateway-${index + 1}`;
+    for (const [named, actual] of [[8080, rest], [9090, admin]]) {
+      replace(`server ${name} ${name}:${named}`, `server ${name} 127.0.0.1:${port(actual)} port ${port(admin)}`);
+    }
+  }
+  for (const name of ["core-1", "core-2"]) replace(`server ${name} ${name}:50051`, `server ${name} 127.0.0.1:${port(core.grpc)} port ${port(core.admin)}`);
+  await writeFile(join(folder, "haproxy.cfg"), file);
+  const proxy = `http://127.0.0.1:${binds[9090]}`;
+  await startHere("haproxy", ["-f", join(folder, "haproxy.cfg"), "-db", "-V"], /Available filters/);
+  const isReady = () => fetch(`${proxy}/console`).then(({ ok }) => ok, () => false);
+  while (!(await isReady())) await new Promise((done) => setTimeout(done, 50));
+  return proxy;
 }

@@ -45,7 +45,7 @@ async function operatorsDay(t, { service, browser, size, options }) {
     refused = await get(service.origins[requests % service.origins.length], key);
   }
   assert.equal(refused.status, 429);
-  await go(page, "Why refused?");
+  await go(page, "Refusals");
   await page.getByLabel("Account, key or request identifier").fill(name);
   await page.getByRole("button", { name: "Show" }).click();
   const answer = page.getByRole("article").filter({ hasText: "RATE_LIMITED" }).first();
@@ -59,10 +59,15 @@ async function operatorsDay(t, { service, browser, size, options }) {
   const requestId = refused.headers.get("x-request-id");
   await reloadedUntil(page, `/console/refusals?subject=${requestId}`, page.getByRole("article").filter({ hasText: requestId }));
   await page.getByRole("article").getByText("RATE_LIMITED", { exact: true }).waitFor();
-  await reloadedUntil(page, "/console", page.getByRole("row").filter({ hasText: name }).getByRole("link", { name: "Why?" }));
+  await reloadedUntil(page, "/console", page.getByRole("row").filter({ hasText: name }).getByRole("link", { name: "Refusals" }));
   await page.getByRole("img", { name: /^Requests by minute, UTC: \d+ requests, of which [1-9]/ }).waitFor();
+  const health = page.getByRole("region", { name: "Health of this gateway" });
+  await health.getByText("Core: ok").waitFor(); // through the proxy, too
+  await page.getByText("Over the account’s limit per minute RATE_LIMITED").waitFor();
+  await page.getByRole("row").filter({ hasText: /^2xx[1-9]/ }).waitFor();
+  assert.deepEqual(await page.getByRole("alert").filter({ hasText: /\S/ }).allTextContents(), []);
   await shot("overview");
-  await page.getByRole("row").filter({ hasText: name }).getByRole("link", { name: "Why?" }).click();
+  await page.getByRole("row").filter({ hasText: name }).getByRole("link", { name: "Refusals" }).click();
 
   // The plan is raised, and the next request passes.
   await answer.getByRole("link", { name }).click();
@@ -91,12 +96,12 @@ async function operatorsDay(t, { service, browser, size, options }) {
   await page.getByRole("button", { name: "Ban", exact: true }).click();
   await page.getByRole("dialog").getByLabel("Reason").fill("Scrapes the catalogue");
   await page.getByRole("dialog").getByRole("button", { name: "Ban shop front" }).click();
-  await page.getByText("Banned by an operator").waitFor();
+  await page.getByText(/Banned until .* \(by an operator\): Scrapes the catalogue/).waitFor();
   await followed(service, key, 429, "API_KEY_BANNED", "Scrapes the catalogue");
   await shot("key");
   await go(page, "Bans");
   await page.getByText("Scrapes the catalogue").waitFor();
-  await page.getByRole("link", { name: /[0-9a-f-]{36}/ }).first().click();
+  await page.getByRole("main").getByRole("link", { name: /^…[0-9a-f]{12}$/ }).first().click();
   await page.getByRole("button", { name: "Lift ban" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Lift ban" }).click();
   await page.getByRole("status").filter({ hasText: "lifted" }).waitFor();

@@ -156,8 +156,12 @@ def session(stack: ExitStack, folder: Path) -> None:
         return admin("key", "create", "--account", account)
 
     key, busy = key_of("one", PER_MINUTE), key_of("busy", 1_000_000)
-    # The proxy has started without any address, and learns them while it runs.
-    assert get(proxy, "/v1/pets", busy)[0] == 503
+    # The proxy has started without any address, and learns them while it runs. Until then its failures are Errors.
+    for address, path in ((proxy, "/v1/pets"), (console, "/admin/v1/accounts"), (console, "/console/health")):
+        status, headers, body = get(address, path, busy)
+        assert (status, headers["Content-Type"], headers["Retry-After"]) == (503, "application/json", "2"), (path, status, body)
+        error = json.loads(body)
+        assert (error["code"], error["status"], set(error)) == ("UNAVAILABLE", 503, {"code", "message", "status"}), (path, body)
     names.is_known = True
     for gateway in gateways:
         ready = gateway.announced("admin")
@@ -179,7 +183,11 @@ def session(stack: ExitStack, folder: Path) -> None:
     status, _, body = get(console, "/admin/v1/accounts", token)
     assert (status, len(json.loads(body)["accounts"])) == (200, 2), (status, body)
     for path in ("/metrics", "/readyz", "/log-level", "/console/../metrics"):
-        assert get(console, path)[0] == 404, path
+        status, _, body = get(console, path)
+        assert (status, json.loads(body)["code"]) == (404, "ROUTE_NOT_FOUND"), (path, body)
+    # The pages find the health of their gateway at a path of the console, before anybody has signed in.
+    status, _, body = get(console, "/console/health", **{"Petstore-Console": "1"})
+    assert (status, json.loads(body)) == (200, {"status": "ok", "parts": {"core": "ok", "limiter": "ok"}}), (status, body)
 
     # A gateway stops under load: no request fails.
     gateways[0].child.terminate()

@@ -21,8 +21,8 @@ use axum::{
 };
 use petstore_core::store::Store;
 use petstore_gateway::{
-    Gateway, admin_of, admin_router, answer_operator, core_client::CoreTransport, error_response,
-    with_whole_body,
+    CONSOLE_HEALTH, Gateway, ProcessHealth, admin_of, admin_router, answer_operator,
+    core_client::CoreTransport, error_response, with_whole_body,
 };
 use petstore_telemetry::{
     logs,
@@ -261,8 +261,11 @@ async fn readyz(State(health): State<Health>) -> Response {
 
 /// Serves the admin API and the console, if this is the port of a gateway. They are created with the first
 /// request because they take memory that few gateways need.
-async fn admin_api(State(health): State<Health>, request: Request) -> Response {
+async fn admin_api(State(health): State<Health>, mut request: Request) -> Response {
     let Some(gateway) = health.gateway() else { return not_found().await };
+    if request.uri().path() == CONSOLE_HEALTH {
+        request.extensions_mut().insert(ProcessHealth(health.readiness().await.body()));
+    }
     let router = health.admin_api.get_or_init(|| admin_router(gateway));
     router.clone().oneshot(request).await.unwrap_or_else(|never| match never {})
 }

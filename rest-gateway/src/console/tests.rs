@@ -13,10 +13,12 @@ use axum::{
 };
 use http::{HeaderMap, Method, StatusCode, header};
 use petstore_api_key::OperatorToken;
+use petstore_clock::Clock;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::console;
+use crate::metrics::{Figures, Metrics};
 
 const TOKEN: &str = "pet_op_0123456789abcdefghijABCDEFGHIJ012345";
 
@@ -67,6 +69,10 @@ struct Browser {
     cookie: Option<String>,
 }
 
+fn figures() -> Arc<Figures> {
+    Arc::new(Figures::new(&Metrics::default(), Clock::system()))
+}
+
 struct Answer {
     status: u16,
     headers: HeaderMap,
@@ -88,7 +94,7 @@ impl Browser {
         let sessions = OpenSessions::default();
         let shared = Arc::clone(&sessions);
         let api = Router::new().fallback(async move |request| admin_api(Arc::clone(&shared), request).await);
-        Self { console: console(api), sessions, cookie: None }
+        Self { console: console(api, figures()), sessions, cookie: None }
     }
 
     async fn sends(&self, method: &str, path: &str, fields: &[(&str, &str)], body: &str) -> Answer {
@@ -337,11 +343,31 @@ async fn signing_out_fails_visibly_if_the_session_could_not_be_ended() {
     for status in [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS, StatusCode::FORBIDDEN] {
         let away = Router::new().fallback(async move || (status, "{}"));
         let cookie = format!("petstore-console9090={}", OperatorToken::generate_session().expose());
-        let browser = Browser { console: console(away), cookie: Some(cookie), ..Browser::new() };
+        let browser = Browser { console: console(away, figures()), cookie: Some(cookie), ..Browser::new() };
         let out = browser.asks("DELETE", "/console/session", "").await;
         assert_eq!(out.status, status.as_u16());
         assert!(out.set_cookie().unwrap().contains("Max-Age=0"), "the browser forgets it all the same");
     }
+}
+
+#[tokio::test]
+async fn the_figures_of_the_gateway_are_for_operators() {
+    let mut browser = Browser::new();
+    let health = browser.asks("GET", "/console/health", "").await;
+    assert_eq!((health.status, health.json()), (200, json!({})));
+    browser.signs_in().await;
+    let health = browser.asks("GET", "/console/health", "").await;
+    assert_eq!(health.json()["requests"]["sinceStart"]["requests"], 0, "{}", health.body);
+    assert_eq!(health.headers[header::CACHE_CONTROL], "no-store");
+    browser.sessions.lock().unwrap().clear();
+    assert_eq!(browser.asks("GET", "/console/health", "").await.json(), json!({}));
+    assert_eq!(browser.sends("GET", "/console/health", &[], "").await.status, 403, "from no page of it");
+
+    let away = Router::new().fallback(async || (StatusCode::SERVICE_UNAVAILABLE, "{}"));
+    let cookie = format!("petstore-console9090={}", OperatorToken::generate_session().expose());
+    let browser = Browser { console: console(away, figures()), cookie: Some(cookie), ..Browser::new() };
+    let health = browser.asks("GET", "/console/health", "").await;
+    assert_eq!(health.json()["requests"]["inFlight"], 0, "they are there while the core is away");
 }
 
 #[tokio::test]

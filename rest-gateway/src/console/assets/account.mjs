@@ -1,12 +1,12 @@
 // One account: plan, windows, keys, the last 30 days.
 
 import { planFields, planOf } from "./accounts.mjs";
-import { createKey, getAccount, getLimits, getUsage, listAuditEvents, listKeys, resumeAccount, suspendAccount, updateAccount } from "./api.mjs";
+import { createKey, getAccount, getLimits, getUsage, listAuditEvents, listBans, listKeys, resumeAccount, suspendAccount, updateAccount } from "./api.mjs";
 import { filledIn, requestChart } from "./chart.mjs";
 import { ask, showSecret } from "./dialog.mjs";
 import { element } from "./element.mjs";
 import { capitalized, date, keyName, limits, moment, plan, relative } from "./format.mjs";
-import { accountLink, details, field, growingTable, head, keyLink, keyStateTag, link, missing, orProblem, panel, planTag, tag, unlessMissing, windowMeter } from "./view.mjs";
+import { accountLink, bannedKeysTag, details, field, growingTable, head, keyLink, keyStateTag, link, missing, orProblem, panel, planTag, tag, unlessMissing, windowMeter } from "./view.mjs";
 
 const DAY = 86_400_000;
 const daysLong = (days) => [`${days * 86_400}s`, `in ${days} days`];
@@ -15,20 +15,20 @@ export const EXPIRIES = [["never", "never"], daysLong(30), daysLong(90), daysLon
 export async function accountPage({ subject: name, isAdmin, again }) {
   const account = await getAccount(name).catch(unlessMissing);
   if (!account) return noAccount(name);
-  const [windows, days, keys] = await Promise.all([windowsOf(name), last30Days(name), keysOf(name)].map(orProblem));
+  const [windows, days, keys, banned] = await Promise.all([...[windowsOf(name), last30Days(name), keysOf(name)].map(orProblem), bannedTag(name)]);
   const actions = isAdmin && [
     button("Change plan", () => changePlan(account, again)),
     button("Rename", () => rename(account)),
     account.suspendTime ? button("Resume", () => resume(account, again)) : button("Suspend", () => suspend(account, again), "danger"),
   ];
   return [
-    head(account.name, { tags: [planTag(account), account.suspendTime && tag("suspended", "bad")], actions: [actions] }),
+    head(account.name, { tags: [planTag(account), account.suspendTime && tag("suspended", "bad"), banned], actions: [actions] }),
     account.suspendTime && element("p", { class: "callout warning" }, "Suspended since ", moment(account.suspendTime), account.suspendReason ? `: ${account.suspendReason}` : "."),
     panel(
       "Limits",
       details([["Plan", `${capitalized(plan(account))}: ${limits(account)}`], ["Created", moment(account.createTime)], ["Identifier", String(account.id)]]),
       windows,
-      element("p", {}, link(`/console/refusals?subject=${encodeURIComponent(name)}`, "Why was it refused?"), " · ", link(`/console/audit?account=${encodeURIComponent(name)}`, "Changes by operators")),
+      element("p", {}, link(`/console/refusals?subject=${encodeURIComponent(name)}`, "Refusals"), " · ", link(`/console/audit?account=${encodeURIComponent(name)}`, "Changes by operators")),
     ),
     panel(["Keys", isAdmin && button("New key", () => newKey(account, again))], keys),
     panel("The last 30 days", days),
@@ -47,6 +47,12 @@ async function noAccount(name) {
     link("/console/accounts", "All accounts"),
     events.length > 0 && link(`/console/audit?account=${encodeURIComponent(name)}`, "Changes by operators"),
   );
+}
+
+// How many of the account's keys are banned now, if any. The list of keys shows which.
+async function bannedTag(account) {
+  const { bans = [], totalSize } = await listBans({ account, pageSize: 1 }).catch(() => ({}));
+  return bans.length > 0 && bannedKeysTag(Number(totalSize ?? 1));
 }
 
 const button = (title, onclick, kind = null) => element("button", { type: "button", class: kind, onclick }, title);

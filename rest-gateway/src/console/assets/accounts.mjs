@@ -1,10 +1,10 @@
 // All accounts, with a search.
 
-import { createAccount, listAccounts } from "./api.mjs";
+import { createAccount, listAccounts, listBans } from "./api.mjs";
 import { ask } from "./dialog.mjs";
 import { element } from "./element.mjs";
 import { limits, moment } from "./format.mjs";
-import { accountLink, field, growingTable, head, planTag, tag } from "./view.mjs";
+import { accountLink, bannedKeysTag, field, growingTable, head, planTag, tag } from "./view.mjs";
 
 export const PLANS = [["free", "Free"], ["pro", "Pro"], ["business", "Business"], ["enterprise", "Enterprise"]];
 
@@ -14,11 +14,12 @@ export async function accountsPage({ isAdmin, parameters }) {
     const { accounts = [], nextPageToken, totalSize } = await listAccounts({ nameContains: name, plan, suspended, pageSize: 50, pageToken });
     return { rows: accounts, next: nextPageToken, total: totalSize };
   };
+  const banned = await bannedKeys();
   const columns = [
     ["Name", (account) => accountLink(account.name)],
     ["Plan", planTag],
     ["Limits", limits],
-    ["State", (account) => (account.suspendTime ? tag("suspended", "bad") : "")],
+    ["State", (account) => [account.suspendTime && tag("suspended", "bad"), banned.has(account.name) && [" ", bannedKeysTag(banned.get(account.name))]]],
     ["Created", (account) => moment(account.createTime)],
   ];
   return [
@@ -30,6 +31,19 @@ export async function accountsPage({ isAdmin, parameters }) {
     ),
     element("section", { class: "panel", "aria-label": "Accounts found" }, await growingTable(columns, load, { nothing: "No account matches." })),
   ];
+}
+
+// The number of banned keys of each account that has any: of the newest bans, as many as a few requests return.
+async function bannedKeys() {
+  const counts = new Map();
+  let pageToken = "";
+  for (let pages = 0; pages < 5; pages++) {
+    const { bans = [], nextPageToken } = await listBans({ pageSize: 100, pageToken });
+    for (const { account } of bans) counts.set(account, (counts.get(account) ?? 0) + 1);
+    if (!nextPageToken) break;
+    pageToken = nextPageToken;
+  }
+  return counts;
 }
 
 // A form that leads to this page with other parameters. The content policy forbids submitting forms, so a script does it.

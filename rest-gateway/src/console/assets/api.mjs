@@ -12,7 +12,7 @@ export class ApiError extends Error {
 
 const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.?!]$/.test(text) ? "" : "."}`;
 
-const CORE_AWAY = "The core does not answer. Until it does, its data can be neither shown nor changed.";
+const CORE_AWAY = "The core or its database is unavailable. Until it is back, its data can be neither shown nor changed.";
 
 async function request(method, path, body) {
   let response;
@@ -26,12 +26,12 @@ async function request(method, path, body) {
       signal: AbortSignal.timeout(15_000),
     });
   } catch (error) {
-    throw new ApiError(0, "NO_ANSWER", error.name === "TimeoutError" ? "There was no response within 15 seconds." : "The gateway could not be reached.");
+    throw new ApiError(0, "NO_ANSWER", error.name === "TimeoutError" ? "There was no response within 15 seconds." : "The gateway cannot be reached. Check that it runs, and that the network and a proxy in between let you through.");
   }
   const text = await response.text();
   const parsed = parse(text);
   if (response.ok) return parsed;
-  const message = parsed?.code === "UNAVAILABLE" ? CORE_AWAY : (parsed?.message ?? `The answer was ${response.status}.`);
+  const message = parsed?.code === "UNAVAILABLE" ? CORE_AWAY : (parsed?.message ?? `The response was ${response.status}, without an explanation.`);
   throw new ApiError(response.status, parsed?.code ?? "UNKNOWN", message);
 }
 
@@ -51,6 +51,9 @@ function withQuery(path, parameters) {
 
 const at = (...segments) => `/console/api/${segments.map(encodeURIComponent).join("/")}`;
 const get = (path, parameters = {}) => request("GET", withQuery(path, parameters));
+
+// The health of the gateway that answers, and, with a session, its requests. Works while the core is away.
+export const getHealth = () => get("/console/health");
 
 // Sessions.
 export const signIn = (token) => request("POST", "/console/session", { token });

@@ -4,7 +4,7 @@ import { filters } from "./accounts.mjs";
 import { listAuditEvents } from "./api.mjs";
 import { element } from "./element.mjs";
 import { capitalized, second } from "./format.mjs";
-import { accountLink, field, growingTable, head, keyLink, link } from "./view.mjs";
+import { accountLink, field, growingTable, head, link, shortKeyLink } from "./view.mjs";
 
 export async function auditPage({ parameters }) {
   const [operator, account, key, from, to] = ["operator", "account", "key", "from", "to"].map((each) => parameters.get(each) ?? "");
@@ -46,11 +46,13 @@ function spaced(action) {
 function target(event) {
   return [
     event.account && accountLink(event.account),
-    event.keyId && [event.account && " ", keyLink(event.keyId, "key …", event.keyId.slice(-12))],
+    event.keyId && [event.account ? ", key " : "key ", shortKeyLink(event.keyId)],
     event.targetOperator && ["operator ", event.targetOperator],
   ];
 }
 
+// An event is as tall as a few of its changes; the others unfold.
+const SHOWN_CHANGES = 4;
 const SHOWN_ELSEWHERE = ["id", "createTime"]; // in the columns of the subject and the time
 
 // The members that differ, before and after.
@@ -59,21 +61,19 @@ function changes(event) {
   // A rotation reports two keys: the old one in its present state, and the new one.
   const after = { ...others, ...old, ...named("new key's ", made) };
   const names = [...new Set([...Object.keys(before), ...Object.keys(after)])].filter((name) => !SHOWN_ELSEWHERE.includes(name) && text(before[name]) !== text(after[name]));
+  const list = (names) => element("ul", { class: "changes" }, names.map((name) => element("li", {}, `${spaced(name)}: `, change(before, after, name))));
   if (names.length === 0) return "";
-  return element(
-    "ul",
-    { class: "changes" },
-    names.map((name) =>
-      element(
-        "li",
-        {},
-        `${spaced(name)}: `,
-        name in before && element("del", {}, shown(before[name])),
-        name in before && name in after && " → ",
-        name in after && element("ins", {}, shown(after[name])),
-      ),
-    ),
-  );
+  if (names.length <= SHOWN_CHANGES) return list(names);
+  const [first, rest] = [names.slice(0, SHOWN_CHANGES), names.slice(SHOWN_CHANGES)];
+  return [list(first), element("details", { class: "changes" }, element("summary", {}, `${rest.length} more`), list(rest))];
+}
+
+function change(before, after, name) {
+  return [
+    name in before && element("del", {}, shown(before[name])),
+    name in before && name in after && " → ",
+    name in after && element("ins", {}, shown(after[name])),
+  ];
 }
 
 const named = (prefix, members) => Object.fromEntries(Object.entries(members ?? {}).map(([name, value]) => [prefix + name, value]));

@@ -10,7 +10,7 @@ const [WIDTH, HEIGHT, LEFT, BOTTOM, TOP] = [720, 190, 48, 26, 16]; // with room 
 // From the bottom up: [class, member of a period's counts, meaning].
 const PARTS = [
   ["s2", "succeeded", "2xx"],
-  ["s4", "clientErrors", "4xx"],
+  ["s4", "clientErrors", "4xx except 429"],
   ["s429", "refused", "429"],
   ["s5", "serverErrors", "5xx"],
 ];

@@ -24,7 +24,7 @@ export function ask({ title, text, fields = [], confirm, isDestructive = false, 
       } catch (error) {
         problem.textContent = error.message;
         if (error.status === 401) {
-          const operator = await signInAgain();
+          const operator = await signInAgain(error);
           problem.textContent = operator ? `You are signed in as ${operator.name}. Nothing was changed yet: press “${confirm}” again.` : "Nothing was changed: your session has ended.";
         }
       }
@@ -33,15 +33,15 @@ export function ask({ title, text, fields = [], confirm, isDestructive = false, 
   });
 }
 
-// Signs in above the question, so that its input is kept. Resolves to the operator, or to null if the operator cancels.
-function signInAgain() {
+// Signs in above the question, so that its input is kept: its session ended with this error. Resolves to the operator, or to null if the operator cancels.
+function signInAgain(error) {
   return new Promise((done) => {
     const cancel = element("button", { type: "button", onclick: () => dialog.close() }, "Not now");
     const signedIn = (operator) => {
       done(operator);
       dialog.close();
     };
-    const form = signInForm({ because: whyEnded() || "Your session has ended.", cancel, signedIn });
+    const form = signInForm({ because: whyEnded(error) || "Your session has ended.", cancel, signedIn });
     const dialog = modal("Sign in again", element("p", {}, "What you have typed is kept."), form);
     dialog.addEventListener("close", () => done(null));
   });
@@ -50,7 +50,7 @@ function signInAgain() {
 // Shows a secret until the operator confirms that it is stored.
 export function showSecret({ title, text, secret }) {
   const copy = copyButton("Copy it", () => secret);
-  const button = element("button", { type: "button", class: "primary" }, "I have kept it");
+  const button = element("button", { type: "button", class: "primary" }, "I’ve saved it");
   const dialog = modal(
     title,
     element("p", {}, text),

@@ -24,7 +24,7 @@ export async function keyPage({ subject: id, isAdmin, again }) {
   ];
   return [
     head(`Key ${keyName(key)}`, { tags: [keyStateTag(key)], actions: [actions] }),
-    isBanned(key) && element("p", { class: "callout warning" }, "Banned by ", banOrigin(key.ban), " until ", moment(key.ban.endTime), key.ban.reason ? `: ${key.ban.reason}` : "."),
+    isBanned(key) && element("p", { class: "callout warning" }, "Banned until ", moment(key.ban.endTime), ` (${banOrigin(key.ban)})`, key.ban.reason ? `: ${key.ban.reason}` : "."),
     panel(
       "About",
       details([
@@ -38,7 +38,7 @@ export async function keyPage({ subject: id, isAdmin, again }) {
         ["Expires", moment(key.expireTime)],
         key.revokeTime && ["Revoked", moment(key.revokeTime)],
       ]),
-      element("p", {}, link(`/console/refusals?subject=${encodeURIComponent(id)}`, "Why was it refused?"), " · ", link(`/console/audit?key=${encodeURIComponent(id)}`, "Changes by operators")),
+      element("p", {}, link(`/console/refusals?subject=${encodeURIComponent(id)}`, "Refusals"), " · ", link(`/console/audit?key=${encodeURIComponent(id)}`, "Changes by operators")),
     ),
     panel("The last 24 hours", day),
   ];

@@ -5,7 +5,7 @@ import { filters } from "./accounts.mjs";
 import { listBans, listKeys } from "./api.mjs";
 import { element } from "./element.mjs";
 import { moment, word } from "./format.mjs";
-import { accountLink, field, growingTable, head, keyLink } from "./view.mjs";
+import { accountLink, field, growingTable, head, shortKeyLink } from "./view.mjs";
 
 export async function keysPage({ parameters }) {
   const account = parameters.get("account") ?? "";
@@ -24,9 +24,9 @@ export async function bansPage() {
     return { rows: bans, next: nextPageToken, total: totalSize };
   };
   const columns = [
-    ["Key", (ban) => keyLink(ban.keyId)],
+    ["Key", (ban) => shortKeyLink(ban.keyId)],
     ["Account", (ban) => accountLink(ban.account)],
-    ["By", banOrigin],
+    ["Imposed", banOrigin],
     ["Reason", (ban) => ban.reason ?? ""],
     ["Since", (ban) => moment(ban.createTime)],
     ["Until", (ban) => moment(ban.endTime)],
@@ -35,7 +35,7 @@ export async function bansPage() {
 }
 
 export function banOrigin(ban) {
-  return word(ban.origin, "BAN_ORIGIN") === "operator" ? "an operator" : "a gateway: it kept sending after 429";
+  return word(ban.origin, "BAN_ORIGIN") === "operator" ? "by an operator" : "automatic: it ignored 429";
 }
 
 function section(label, ...children) {

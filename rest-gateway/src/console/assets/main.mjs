@@ -23,7 +23,7 @@ const PAGES = [
   { pattern: /^\/console\/keys$/, page: keysPage, title: "Keys", href: "/console/keys" },
   { pattern: /^\/console\/keys\/([^/]+)$/, page: keyPage, title: "Key" },
   { pattern: /^\/console\/bans$/, page: bansPage, title: "Bans in force", href: "/console/bans", inNavigation: "Bans" },
-  { pattern: /^\/console\/refusals$/, page: refusalsPage, title: "Why was I refused?", href: "/console/refusals", inNavigation: "Why refused?" },
+  { pattern: /^\/console\/refusals$/, page: refusalsPage, title: "Why was a request refused?", href: "/console/refusals", inNavigation: "Refusals" },
   { pattern: /^\/console\/audit$/, page: auditPage, title: "Audit", href: "/console/audit" },
   { pattern: /^\/console\/operators$/, page: operatorsPage, title: "Operators", href: "/console/operators" },
 ];
@@ -78,7 +78,7 @@ async function draw() {
   }
   if (mine !== drawing) return;
   content.removeAttribute("aria-busy");
-  if (failure?.status === 401) return showSignIn(whyEnded());
+  if (failure?.status === 401) return showSignIn(whyEnded(failure));
   showFrame(here);
   if (failure) showFailure(here, failure);
   else {
@@ -157,10 +157,15 @@ const isAdmin = () => word(operator?.role, "ROLE") === "admin";
 
 function showFrame(here) {
   const navigation = place("navigation");
-  const isHere = (href) => here.href === href || (href !== "/console" && location.pathname.startsWith(`${href}/`));
-  const links = PAGES.filter(({ href }) => href);
-  navigation.replaceChildren(...links.map(({ href, title, inNavigation }) => element("a", { href, "aria-current": isHere(href) ? "page" : null }, inNavigation ?? title)));
-  navigation.hidden = false;
+  if (navigation.hidden) {
+    const isHere = (href) => here.href === href || (href !== "/console" && location.pathname.startsWith(`${href}/`));
+    const links = PAGES.filter(({ href }) => href);
+    navigation.replaceChildren(...links.map(({ href, title, inNavigation }) => element("a", { href, "aria-current": isHere(href) ? "page" : null }, inNavigation ?? title)));
+    navigation.hidden = false;
+    // On a phone it scrolls: the page at hand is in sight, with a part of the one before it.
+    const current = navigation.querySelector("[aria-current]");
+    if (current) navigation.scrollLeft = current.offsetLeft - navigation.offsetLeft - 32;
+  }
   if (place("session").dataset.of === operator?.name && place("session").firstChild) return;
   place("session").dataset.of = operator?.name ?? "";
   place("session").replaceChildren(

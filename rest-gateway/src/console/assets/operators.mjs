@@ -62,7 +62,7 @@ async function revoke({ name }, own, again) {
   let consequence = "";
   const unlessForced = (error) => {
     if (error.code !== "FORCE_REQUIRED") throw error;
-    consequence = error.message.replace(/; repeat it with force.*/, ".");
+    consequence = error.message.replace(/;[^;]*\bforce\b.*/, ".");
   };
   const done = await ask({
     title: `Revoke the token of ${name}?`,

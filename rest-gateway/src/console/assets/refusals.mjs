@@ -11,7 +11,7 @@ const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 export async function refusalsPage({ parameters }) {
   const subject = (parameters.get("subject") ?? "").trim();
   return [
-    head("Why was I refused?"),
+    head("Why was a request refused?"),
     element("p", { class: "lead" }, "Ask with the name of the account, the identifier of the key, or the X-Request-Id of a refused request. Current refusals come first, then those of the last 24 hours."),
     filters(field("Account, key or request identifier", "subject", { type: "search", value: subject, required: true, maxlength: 64 })),
     subject && (await answer(subject)),

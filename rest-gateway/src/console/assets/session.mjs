@@ -1,7 +1,8 @@
 // The sign-in form, and the reason why a session has ended.
 
-import { signIn } from "./api.mjs";
+import { getHealth, signIn } from "./api.mjs";
 import { element } from "./element.mjs";
+import { capitalized } from "./format.mjs";
 import { announce } from "./view.mjs";
 
 const LASTS_MS = 8 * 3_600_000;
@@ -11,11 +12,11 @@ const HEALTH_INTERVAL_MS = 5_000;
 const FAILURES = {
   401: "This is not the token of an operator, or it was revoked. Ask another admin for a new one.",
   429: "There were too many failed attempts from your address. Wait a minute, and try again.",
-  503: "The core does not answer, so no session can be opened. Try again when this page says that it does.",
 };
 
-// Returns the reason why there is no session; empty if this browser had none.
-export function whyEnded() {
+// Returns the reason why there is no session, which a request with this error found; empty if this browser had none.
+export function whyEnded(error) {
+  if (error?.code === "SEVERAL_SESSIONS") return error.message;
   const opened = Number(kept());
   if (!opened) return "";
   if (Date.now() - opened >= LASTS_MS) return "Your session has ended: it lasts 8 hours. Sign in to continue where you were.";
@@ -65,25 +66,31 @@ export function signInForm({ because, cancel, signedIn }) {
   return form;
 }
 
-// A warning while no session can be opened because the core is down. It appears and disappears automatically.
+// A warning while no session can be opened. It appears and disappears automatically.
 function coreNotice() {
-  const notice = element("p", { class: "callout warning", role: "status", hidden: true }, element("span", {}, "The core does not answer, so no session can be opened. This page tries again every 5 seconds."));
+  const text = element("span");
+  const notice = element("p", { class: "callout warning", role: "status", hidden: true }, text);
   const look = async () => {
-    const isAway = await coreIsAway();
-    if (!notice.hidden && !isAway) announce("The core answers again: you can sign in.");
-    notice.hidden = !isAway;
+    const obstacle = await obstacleToSignIn();
+    if (!notice.hidden && !obstacle) announce("You can sign in again.");
+    notice.hidden = !obstacle;
+    const shown = obstacle && `${obstacle} Signing in may fail until then. This page looks again every 5 seconds.`;
+    if (text.textContent !== shown) text.textContent = shown; // a screen reader hears it once
     setTimeout(() => notice.isConnected && look(), HEALTH_INTERVAL_MS);
   };
   look();
   return notice;
 }
 
-async function coreIsAway() {
+// Returns why opening a session may fail now; empty if nothing is known to be wrong. The database is a part only of a
+// gateway in one process with its core.
+async function obstacleToSignIn() {
   try {
-    const { parts } = await (await fetch("/readyz", { cache: "no-store" })).json();
-    return parts.core !== undefined && parts.core !== "ok";
-  } catch {
-    return true; // nor does the gateway
+    const { parts = {}, causes = {} } = await getHealth();
+    const part = ["core", "database"].find((each) => (parts[each] ?? "ok") !== "ok");
+    return part ? (causes[part]?.message ?? `${capitalized(part)}: ${parts[part]}.`) : "";
+  } catch (error) {
+    return error.status === 404 ? "" : error.message; // a gateway of 1.0.0 does not say
   }
 }
 

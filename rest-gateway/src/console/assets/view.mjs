@@ -7,6 +7,10 @@ export const link = (href, ...children) => element("a", { href }, ...children);
 export const accountLink = (name) => link(`/console/accounts/${encodeURIComponent(name)}`, name);
 export const keyLink = (id, ...children) => link(`/console/keys/${encodeURIComponent(id)}`, ...(children.length > 0 ? children : [element("code", {}, id)]));
 
+// A key without a label: the end of its identifier. The beginning is the time of its creation, so keys made together
+// begin alike.
+export const shortKeyLink = (id) => element("a", { href: `/console/keys/${encodeURIComponent(id)}`, title: id }, element("code", {}, `…${id.slice(-12)}`));
+
 // The heading of a page, with its tags and actions.
 export function head(title, { tags = [], actions = [] } = {}) {
   document.title = `${title} · Operator console`;
@@ -31,15 +35,16 @@ export function details(pairs, kind = "details") {
   return element("dl", { class: kind }, present(pairs).length > 0 && pairs.filter(Boolean).map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))));
 }
 
-// A table; `columns` are [title, row → content, whether it is a number]. The first names the row.
-export function table(columns, rows) {
+// A table; `columns` are [title, row → content, whether it is a number]. The first names the row. One of
+// a few numbers is narrow: it stays a table on a phone.
+export function table(columns, rows, { isNarrow = false } = {}) {
   const cell = (row) => ([title, content, isNumber], index) =>
     index === 0
       ? element("th", { scope: "row" }, content(row))
       : element("td", { "data-label": title, class: isNumber ? "number" : null }, content(row));
   return element(
     "table",
-    { class: "list" },
+    { class: isNarrow ? "list narrow" : "list" },
     element("thead", {}, element("tr", {}, columns.map(([title, , isNumber]) => element("th", { scope: "col", class: isNumber ? "number" : null }, title)))),
     element("tbody", {}, rows.map((row) => element("tr", {}, columns.map(cell(row))))),
   );
@@ -80,6 +85,7 @@ export async function growingTable(columns, load, { nothing, order = "newest fir
 }
 
 export const tag = (text, kind = "") => element("span", { class: `tag ${kind}` }, text);
+export const bannedKeysTag = (count) => tag(count === 1 ? "1 key banned" : `${number(count)} keys banned`, "bad");
 export const planTag = (account) => tag(capitalized(plan(account)));
 
 // A revoked or expired key is refused anyway, so its ban is not shown.
