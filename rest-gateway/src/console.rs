@@ -27,7 +27,7 @@ use axum::{
     response::{AppendHeaders, IntoResponse, Response},
     routing::{any, delete, get, post},
 };
-use cookie::SessionCookie;
+use cookie::{MAX_SESSIONS, SessionCookie};
 use petstore_api_key::OperatorToken;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -131,11 +131,11 @@ async fn sign_in(State(console): State<Console>, request: Request) -> Response {
     };
     let cookie = SessionCookie::new(&head.headers);
     // Always a new session. Earlier ones end, so a session that was planted is of no use.
-    for session in cookie.read(&head.headers) {
+    for session in cookie.read_all(&head.headers) {
         console.end_session(&session, &head).await;
     }
     let answer = json_response(StatusCode::OK, operator.to_string());
-    recorded(record, (PRIVATE, [(SET_COOKIE, cookie.set(&token, ttl))], answer).into_response())
+    recorded(record, with_cookies(cookie.set(&token, ttl), (PRIVATE, answer).into_response()))
 }
 
 /// Returns `true` if the text has the form of an operator's token. The core judges it.
@@ -157,7 +157,7 @@ async fn sign_out(State(console): State<Console>, request: Request) -> Response 
     let (head, _) = request.into_parts();
     let cookie = SessionCookie::new(&head.headers);
     let mut answer = (StatusCode::NO_CONTENT, PRIVATE).into_response();
-    for session in cookie.read(&head.headers) {
+    for session in cookie.read_all(&head.headers) {
         let ended = console.end_session(&session, &head).await;
         // A session that the core does not know has ended before.
         if ended.status().is_success() || ended.status() == StatusCode::UNAUTHORIZED {
@@ -176,9 +176,12 @@ async fn health(State(console): State<Console>, request: Request) -> Response {
     let (head, _) = request.into_parts();
     let health = head.extensions.get().map(|ProcessHealth(health)| health.clone());
     let mut body = health.unwrap_or_else(|| json!({}));
-    if let Some(session) = console.open_session(&SessionCookie::new(&head.headers), &head).await
-        && console.whose(&session, &head).await.status() != StatusCode::UNAUTHORIZED
-    {
+    let verdict = match console.open_session(&SessionCookie::new(&head.headers), &head).await {
+        Ok(Some(session)) => console.whose(&session, &head).await,
+        Ok(None) => StatusCode::UNAUTHORIZED.into_response(),
+        Err(refusal) => refusal,
+    };
+    if verdict.status().is_success() || verdict.status().is_server_error() {
         body["requests"] = console.figures.body();
     }
     (PRIVATE, json_response(StatusCode::OK, body.to_string())).into_response()
@@ -189,10 +192,14 @@ async fn forward(State(console): State<Console>, request: Request) -> Response {
     let (mut head, body) = request.into_parts();
     let headers = head.headers.clone();
     let cookie = SessionCookie::new(&headers);
-    let Some(session) = console.open_session(&cookie, &head).await else {
-        let message = "sign in: there is no session, or it has ended";
-        let refusal = refuse(StatusCode::UNAUTHORIZED, "INVALID_OPERATOR_TOKEN", message);
-        return signed_out(&cookie, &headers, refusal);
+    let session = match console.open_session(&cookie, &head).await {
+        Ok(Some(session)) => session,
+        Ok(None) => {
+            let message = "sign in: there is no session, or it has ended";
+            let refusal = refuse(StatusCode::UNAUTHORIZED, "INVALID_OPERATOR_TOKEN", message);
+            return signed_out(&cookie, &headers, refusal);
+        }
+        Err(refusal) => return refusal,
     };
     let path = head.uri.path_and_query().map_or("", |path| path.as_str());
     let path = path.strip_prefix("/console/api/").unwrap_or_default();
@@ -239,17 +246,41 @@ impl Console {
         self.ask(without_body(head, Method::DELETE, "/admin/v1/sessions/current"), session.expose()).await
     }
 
-    /// Returns the newest session of a request that is not known to have ended.
-    async fn open_session(&self, cookie: &SessionCookie, head: &Parts) -> Option<OperatorToken> {
+    /// Returns the session of a request, if it has one.
+    ///
+    /// # Errors
+    ///
+    /// If the request has several sessions that have not ended, because then one may have been planted, so
+    /// that the operator would act as another one; or if the core cannot tell. The error is the response.
+    async fn open_session(
+        &self,
+        cookie: &SessionCookie,
+        head: &Parts,
+    ) -> Result<Option<OperatorToken>, Response> {
         let mut sessions = cookie.read(&head.headers);
-        if sessions.len() > 1 {
-            for session in &sessions {
-                if self.whose(session, head).await.status() != StatusCode::UNAUTHORIZED {
-                    return Some(session.clone());
-                }
-            }
+        if sessions.len() < 2 {
+            return Ok(sessions.pop());
         }
-        (!sessions.is_empty()).then(|| sessions.swap_remove(0))
+        let mut open = None;
+        let mut has_several = sessions.len() > MAX_SESSIONS;
+        for session in sessions.into_iter().take(MAX_SESSIONS) {
+            if has_several {
+                break;
+            }
+            let whose = self.whose(&session, head).await;
+            if whose.status().is_success() {
+                has_several = open.replace(session).is_some();
+            } else if whose.status().is_server_error() {
+                return Err(whose);
+            } // otherwise it has ended: even among many failed attempts, an open one is accepted
+        }
+        if !has_several {
+            return Ok(open);
+        }
+        let message = "this browser has the sessions of two sign-ins, and another page may have planted one \
+                       of them: sign in again";
+        let refusal = refuse(StatusCode::UNAUTHORIZED, "SEVERAL_SESSIONS", message);
+        Err(signed_out(cookie, &head.headers, refusal))
     }
 }
 
@@ -293,8 +324,12 @@ fn is_own_origin(request: &Request) -> bool {
 }
 
 /// Returns the answer with fields that make the browser forget the cookies of the request.
-fn signed_out(cookie: &SessionCookie, headers: &HeaderMap, mut answer: Response) -> Response {
-    for field in cookie.clear(headers) {
+fn signed_out(cookie: &SessionCookie, headers: &HeaderMap, answer: Response) -> Response {
+    with_cookies(cookie.clear(headers), answer)
+}
+
+fn with_cookies(fields: Vec<HeaderValue>, mut answer: Response) -> Response {
+    for field in fields {
         answer.headers_mut().append(SET_COOKIE, field);
     }
     answer

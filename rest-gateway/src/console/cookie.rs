@@ -1,4 +1,4 @@
-//! Cookie that holds the token of a session.
+//! Cookies that hold the token of a session.
 
 use std::time::Duration;
 
@@ -8,20 +8,29 @@ use http::{
 };
 use petstore_api_key::OperatorToken;
 
-/// Path of the cookie.
+/// Path of the cookie of 1.0.0.
 const PATH: &str = "/console";
 
-/// Cookie of one console, for one browser.
+/// Prefix of the name of a cookie that a browser accepts only over HTTPS and only from the host itself, for
+/// all its paths (RFC 6265bis §4.1.3.2): neither another host of the domain nor plain HTTP can plant it.
+const HOST_PREFIX: &str = "__Host-";
+
+/// Maximum number of different sessions that are looked at. A browser has one, or two after a sign-in.
+pub(super) const MAX_SESSIONS: usize = 8;
+
+/// Cookies of one console, for one browser.
 #[derive(Debug)]
 pub(super) struct SessionCookie {
+    /// Name of the cookie of 1.0.0, which any page of the host can plant.
     name: String,
     is_secure: bool,
 }
 
 impl SessionCookie {
-    /// Returns the cookie for requests like this one. Cookies belong to a host regardless of its port, so the
-    /// port is in the name: two services on one machine have separate sessions. Origin shows if the browser
-    /// uses HTTPS, because the admin port itself speaks plain HTTP, behind a proxy that may not.
+    /// Returns the cookies for requests like this one. Cookies belong to a host regardless of its port, so
+    /// the port is in the name: two services on one machine have separate sessions. Origin shows if the
+    /// browser uses HTTPS, because the admin port itself speaks plain HTTP, behind a proxy that may not.
+    /// Browsers send it with every sign-in, and no page can change it.
     pub(super) fn new(headers: &HeaderMap) -> Self {
         let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or("");
         let port = text(HOST).rsplit_once(':').map_or("", |(_, port)| port);
@@ -29,49 +38,76 @@ impl SessionCookie {
         Self { name: format!("petstore-console{port}"), is_secure: text(ORIGIN).starts_with("https://") }
     }
 
-    /// Returns up to four tokens in the cookies of this name, the newest first. A browser may send more than
-    /// one: each path has a separate cookie, and the older one comes first (RFC 6265 §5.4).
+    fn host_name(&self) -> String {
+        format!("{HOST_PREFIX}{}", self.name)
+    }
+
+    /// Returns the sessions that a request may act with, each once and at most one more than
+    /// [`MAX_SESSIONS`]. A browser sends several cookies of one name if their paths differ. Those of 1.0.0
+    /// count only without one that cannot be planted.
     pub(super) fn read(&self, headers: &HeaderMap) -> Vec<OperatorToken> {
-        let mut tokens: Vec<_> =
-            self.values(headers).filter_map(OperatorToken::parse).filter(OperatorToken::is_session).collect();
-        tokens.reverse();
-        tokens.truncate(4);
-        tokens
+        let of_host = sessions(values(headers, &self.host_name()));
+        if of_host.is_empty() { sessions(values(headers, &self.name)) } else { of_host }
     }
 
-    fn values<'a>(&'a self, headers: &'a HeaderMap) -> impl Iterator<Item = &'a str> {
-        headers
-            .get_all(COOKIE)
-            .iter()
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|pairs| pairs.split(';'))
-            .filter_map(|pair| pair.trim().split_once('='))
-            .filter(|(name, _)| *name == self.name)
-            .map(|(_, value)| value)
+    /// Returns all sessions in the cookies of a request, as far as they are looked at.
+    pub(super) fn read_all(&self, headers: &HeaderMap) -> Vec<OperatorToken> {
+        sessions(values(headers, &self.host_name()).chain(values(headers, &self.name)))
     }
 
-    /// Returns the value of `Set-Cookie` that gives the browser a session.
-    pub(super) fn set(&self, token: &OperatorToken, ttl: Duration) -> HeaderValue {
-        self.field(token.expose(), PATH, ttl)
+    /// Returns the values of `Set-Cookie` that give the browser a session. Gateways of 1.0.0 beside this one
+    /// know only the cookie without the prefix.
+    pub(super) fn set(&self, token: &OperatorToken, ttl: Duration) -> Vec<HeaderValue> {
+        let of_host = self.is_secure.then(|| field(&self.host_name(), token.expose(), "/", ttl, true));
+        let plain = field(&self.name, token.expose(), PATH, ttl, self.is_secure);
+        of_host.into_iter().chain([plain]).collect()
     }
 
-    /// Returns the values of `Set-Cookie` that remove the cookies which a request has: the one of this
-    /// console, and one for the whole host if there are several.
+    /// Returns the values of `Set-Cookie` that remove the cookies which a request has: those of this console,
+    /// and one for the whole host if there are several.
     pub(super) fn clear(&self, headers: &HeaderMap) -> Vec<HeaderValue> {
-        let paths = if self.values(headers).nth(1).is_some() { &[PATH, "/"][..] } else { &[PATH] };
-        paths.iter().map(|path| self.field("", path, Duration::ZERO)).collect()
+        let host_name = self.host_name();
+        let of_host = values(headers, &host_name).next();
+        let of_host = of_host.map(|_| field(&host_name, "", "/", Duration::ZERO, true));
+        let has_several = values(headers, &self.name).nth(1).is_some();
+        let paths = if has_several { &[PATH, "/"][..] } else { &[PATH] };
+        let plain = paths.iter().map(|path| field(&self.name, "", path, Duration::ZERO, self.is_secure));
+        of_host.into_iter().chain(plain).collect()
     }
+}
 
-    fn field(&self, value: &str, path: &str, age: Duration) -> HeaderValue {
-        let secure = if self.is_secure { "; Secure" } else { "" };
-        let field = format!(
-            "{name}={value}; Path={path}; Max-Age={age}; HttpOnly; SameSite=Strict{secure}",
-            name = self.name,
-            age = age.as_secs(),
-        );
-        // Letters, digits and punctuation are always a field value.
-        let mut field = HeaderValue::try_from(field).unwrap_or_else(|_| HeaderValue::from_static(""));
-        field.set_sensitive(true);
-        field
+/// Returns the values of all cookies of this name.
+fn values<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &'a str> {
+    headers
+        .get_all(COOKIE)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|pairs| pairs.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='))
+        .filter(move |(each, _)| *each == name)
+        .map(|(_, value)| value)
+}
+
+/// Returns the different tokens of sessions among the values, at most one more than [`MAX_SESSIONS`].
+fn sessions<'a>(values: impl Iterator<Item = &'a str>) -> Vec<OperatorToken> {
+    let mut sessions: Vec<OperatorToken> = Vec::new();
+    for token in values.filter_map(OperatorToken::parse).filter(OperatorToken::is_session) {
+        if sessions.iter().all(|session| session.expose() != token.expose()) {
+            sessions.push(token);
+        }
+        if sessions.len() > MAX_SESSIONS {
+            break;
+        }
     }
+    sessions
+}
+
+fn field(name: &str, value: &str, path: &str, age: Duration, is_secure: bool) -> HeaderValue {
+    let secure = if is_secure { "; Secure" } else { "" };
+    let age = age.as_secs();
+    let field = format!("{name}={value}; Path={path}; Max-Age={age}; HttpOnly; SameSite=Strict{secure}");
+    // Letters, digits and punctuation are always a field value.
+    let mut field = HeaderValue::try_from(field).unwrap_or_else(|_| HeaderValue::from_static(""));
+    field.set_sensitive(true);
+    field
 }

@@ -117,6 +117,23 @@ async fn a_session_ends_when_its_token_is_revoked() {
 }
 
 #[tokio::test]
+async fn sessions_of_two_operators_in_one_browser_are_refused() {
+    let shop = TestShop::open().await;
+    let own = sign_in(&shop, &shop.operator_token("boss", Role::Admin).await).await;
+    let planted = sign_in(&shop, &shop.operator_token("eve", Role::Admin).await).await;
+    let [own, planted] =
+        [own, planted].map(|it| it.header("set-cookie").split(';').next().unwrap().to_owned());
+    for cookies in [format!("{own}; {planted}"), format!("{planted}; {own}")] {
+        let browser = shop.admin().with_header(OF_CONSOLE.0, OF_CONSOLE.1).with_header("cookie", &cookies);
+        let account = json!({ "name": "zoo", "plan": "free" });
+        let refused = browser.post("/console/api/accounts", &account).await;
+        assert_refused(&refused, 401, "SEVERAL_SESSIONS");
+    }
+    let browser = shop.admin().with_header(OF_CONSOLE.0, OF_CONSOLE.1).with_header("cookie", &own);
+    assert_refused(&browser.get("/console/api/accounts/zoo").await, 404, "ACCOUNT_NOT_FOUND");
+}
+
+#[tokio::test]
 async fn the_console_shows_the_health_of_its_gateway_at_its_own_path() {
     let shop = TestShop::open().await;
     let pages = shop.admin().with_header(OF_CONSOLE.0, OF_CONSOLE.1);
