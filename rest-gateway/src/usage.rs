@@ -34,6 +34,7 @@ pub(crate) struct UsageCounter {
     clock: Clock,
     ledger: Ledger,
     refused: IntCounter,
+    failed: IntCounter,
     answers: ReportAnswers,
 }
 
@@ -48,12 +49,16 @@ impl UsageCounter {
                 "petstore_usage_reports_refused_total",
                 "Usage reports that the core refused; their counts are lost.",
             ),
+            failed: counter(
+                "petstore_usage_reports_failed_total",
+                "Usage reports that failed; their counts wait in memory and are sent again.",
+            ),
             answers: ReportAnswers::new("reports of usage: they are not counted"),
         }
     }
 
     pub(crate) fn metrics(&self) -> Collectors {
-        vec![Box::new(self.refused.clone())]
+        vec![Box::new(self.refused.clone()), Box::new(self.failed.clone())]
     }
 
     /// Counts a request with the key by the status of its answer.
@@ -106,6 +111,7 @@ impl UsageCounter {
                     self.ledger.answered(number);
                 }
                 Err(status) => {
+                    self.failed.inc();
                     tracing::debug!(error = failure_text(&status), "could not report usage");
                     return;
                 }
@@ -171,9 +177,9 @@ mod tests {
         Arc::new(KnownKey::new("k".into(), 7, Plan::Free, quota))
     }
 
-    /// Returns the number of reports that are sent to a core with this answer, and the number counted as
-    /// refused.
-    async fn reported_twice(answer: Code) -> (u64, u64) {
+    /// Returns the number of reports that are sent to a core with this answer, and the numbers counted as
+    /// refused and as failed.
+    async fn reported_twice(answer: Code) -> (u64, u64, u64) {
         let sent = counter("sent", "Reports that the core was sent.");
         let core = {
             let sent = sent.clone();
@@ -187,13 +193,13 @@ mod tests {
         usage.count(&key(), StatusCode::OK, false);
         usage.report().await;
         usage.report().await;
-        (sent.get(), usage.refused.get())
+        (sent.get(), usage.refused.get(), usage.failed.get())
     }
 
     #[tokio::test]
     async fn a_permanently_refused_report_is_dropped_and_counted() {
         for code in [Code::InvalidArgument, Code::OutOfRange] {
-            assert_eq!(reported_twice(code).await, (1, 1), "{code}");
+            assert_eq!(reported_twice(code).await, (1, 1, 0), "{code}");
         }
     }
 
@@ -221,9 +227,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_report_that_fails_is_sent_again() {
+    async fn a_report_that_fails_is_counted_and_sent_again() {
         for code in [Code::Unavailable, Code::DeadlineExceeded, Code::Unimplemented, Code::Internal] {
-            assert_eq!(reported_twice(code).await, (2, 0), "{code}");
+            assert_eq!(reported_twice(code).await, (2, 0, 2), "{code}");
         }
     }
 }
