@@ -181,12 +181,25 @@ def check_monitoring() -> None:
         expect(rule["annotations"]["runbook_url"] == leads_to, f"alerts.yaml: {rule['alert']} has another link")
 
 
-def check_unit() -> None:
-    unit = (DEPLOY / "systemd/petstore.service").read_text()
-    (role,) = re.findall(r"^ExecStart=/usr/local/bin/petstore (.*)$", unit, re.MULTILINE)
-    variables = dict(re.findall(r"^Environment=(\w+)=(.*)$", unit, re.MULTILINE))
-    (grace,) = re.findall(r"^TimeoutStopSec=(\d+)s$", unit, re.MULTILINE)
-    check_process("systemd", role, variables, int(grace))
+def check_units() -> None:
+    confinements = set()
+    for path in sorted((DEPLOY / "systemd").glob("*.service")):
+        unit = path.read_text()
+        (role,) = re.findall(r"^ExecStart=/usr/local/bin/petstore (.*)$", unit, re.MULTILINE)
+        variables = dict(re.findall(r"^Environment=(\w+)=(.*)$", unit, re.MULTILINE))
+        (grace,) = re.findall(r"^TimeoutStopSec=(\d+)s$", unit, re.MULTILINE)
+        check_process(path.name, role, variables, int(grace))
+        confinements.add(unit[unit.index("Restart=") :])
+    expect(len(confinements) == 1, "systemd: the units are not confined and restarted in the same way")
+
+
+def check_proxies() -> None:
+    """The two configurations of HAProxy differ only in addresses, names and the global section."""
+    texts = [(DEPLOY / folder / "haproxy.cfg").read_text() for folder in ("compose", "haproxy")]
+    rules = [text[text.index("defaults\n") :] for text in texts]
+    rules = [text.replace(" resolvers containers resolve-prefer ipv4 init-addr libc,none", "") for text in rules]
+    rules = [re.sub(r"^(  server \S+) [^:]+:|^(  bind) [^:]*:", r"\1\2 :", text, flags=re.MULTILINE) for text in rules]
+    expect(rules[0] == rules[1], "haproxy/haproxy.cfg: it differs from that of compose in more than addresses")
 
 
 def check_image() -> None:
@@ -198,7 +211,8 @@ def check_image() -> None:
 check_compose()
 check_kubernetes()
 check_monitoring()
-check_unit()
+check_units()
+check_proxies()
 check_image()
 for failure in failures:
     print(f"  {failure}", file=sys.stderr)
