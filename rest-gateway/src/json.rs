@@ -25,7 +25,21 @@ const MAX_DEPTH: usize = 64;
 
 /// Returns the members of a body that has to be a JSON object, with their values.
 pub(crate) fn strict_members(body: &[u8]) -> Result<Vec<(String, Value)>, ApiError> {
-    object(body).map(Members::into_values)
+    object(body)?.into_values()
+}
+
+/// Returns a value whose strings and nesting are checked. A number that fits no integer becomes a
+/// floating-point number, and one beyond those their maximum: no member is of that type, so it is refused by
+/// its name.
+fn to_value(raw: &RawValue) -> Result<Value, ApiError> {
+    if let Ok(value) = serde_json::from_str(raw.get()) {
+        return Ok(value);
+    }
+    match raw.get().as_bytes().first() {
+        Some(b'{') => Ok(Value::Object(members(raw)?.into_values()?.into_iter().collect())),
+        Some(b'[') => parse::<Vec<&RawValue>>(raw)?.into_iter().map(to_value).collect(),
+        _ => Ok(Value::from(f64::MAX)),
+    }
 }
 
 /// Returns an answer with a JSON body.
@@ -42,11 +56,9 @@ pub(crate) fn json_response(status: StatusCode, body: impl Into<Bytes>) -> Respo
 struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> Members<'a> {
-    /// Returns each member with its value. Numbers that do not fit become floating-point numbers.
-    fn into_values(self) -> Vec<(String, Value)> {
-        // Known to be JSON
-        let value = |value: &RawValue| serde_json::from_str(value.get()).unwrap_or_default();
-        self.0.into_iter().map(|(name, raw)| (name.into_owned(), value(raw))).collect()
+    /// Returns each member with its value.
+    fn into_values(self) -> Result<Vec<(String, Value)>, ApiError> {
+        self.0.into_iter().map(|(name, raw)| Ok((name.into_owned(), to_value(raw)?))).collect()
     }
 
     fn get(&self, name: &str) -> Option<&'a RawValue> {
@@ -247,6 +259,14 @@ mod tests {
     #[test]
     fn a_number_too_large_for_any_type_is_still_json() {
         assert_eq!(names(r#"{"x":1e400,"y":-123456789012345678901234567890.5E-9}"#), ["x", "y"]);
+    }
+
+    #[test]
+    fn a_number_too_large_for_any_type_hides_neither_its_member_nor_others() {
+        let body = br#"{"x": 1e999, "y": {"a": "b", "c": [-1e999, 7, {"d": null}]}}"#;
+        let (read, max) = (strict_members(body).unwrap(), f64::MAX);
+        let y = serde_json::json!({"a": "b", "c": [max, 7, {"d": null}]});
+        assert_eq!(read, [("x".to_owned(), max.into()), ("y".to_owned(), y)]);
     }
 
     fn any_json() -> impl Strategy<Value = Value> {

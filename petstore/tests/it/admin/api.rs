@@ -250,6 +250,53 @@ async fn an_operator_finds_the_cause_of_a_refusal_and_raises_the_plan() {
 }
 
 #[tokio::test]
+async fn a_number_too_large_for_any_type_is_refused_by_the_name_of_its_member() {
+    let shop = TestShop::open().await;
+    let boss = shop.admin().with_header("authorization", &operator(&shop, "boss", Role::Admin).await);
+    boss.post("/admin/v1/accounts", &json!({ "name": "shop", "plan": "free" })).await.assert_status(201);
+    let issued = boss.post("/admin/v1/accounts/shop/keys", &json!({})).await.json();
+    let key = issued["key"]["id"].as_str().unwrap();
+    let keys = "/admin/v1/accounts/shop/keys";
+    let (ban, rotate) = (format!("/admin/v1/keys/{key}/ban"), format!("/admin/v1/keys/{key}/rotate"));
+    for (method, path, body, fault) in [
+        ("POST", keys, r#"{"ttl":1e999}"#, "ttl must be a time such as 3600s, 2h or 90d"),
+        ("POST", keys, r#"{"label":-1e999}"#, "label must be a string"),
+        ("POST", keys, r#"{"expireTime":1e999}"#, "expireTime must be a moment such as 2026-11-22T09:00:00Z"),
+        ("POST", keys, r#"{"environment":1e999}"#, "environment must be one of production, staging"),
+        ("POST", keys, r#"{"unknown":{"deep":[1e999]}}"#, "unknown is no member of this object"),
+        ("POST", &ban, r#"{"duration":"1h","reason":1e999}"#, "reason must be a string"),
+        ("POST", &rotate, r#"{"grace":1e999}"#, "grace must be a time such as 3600s, 2h or 90d"),
+        ("POST", &rotate, r#"{"never":1e999}"#, "never must be true or false"),
+        ("POST", "/admin/v1/accounts/shop/suspend", r#"{"reason":1e999}"#, "reason must be a string"),
+        ("POST", "/admin/v1/operators/boss/revoke", r#"{"force":1e999}"#, "force must be true or false"),
+        (
+            "PATCH",
+            "/admin/v1/accounts/shop",
+            r#"{"name":"zoo","plan":1e999}"#,
+            "plan must be one of free, pro, business, enterprise",
+        ),
+        (
+            "PATCH",
+            "/admin/v1/accounts/shop",
+            r#"{"plan":"enterprise","limits":{"perMinute":1e999,"perDay":5}}"#,
+            "limits.perMinute must be a 64-bit integer, such as 5",
+        ),
+        (
+            "PATCH",
+            "/admin/v1/accounts/shop",
+            r#"{"plan":"enterprise","limits":{"perMinute":5,"perDay":5,"perYear":1e999}}"#,
+            "limits.perYear is no member of this object",
+        ),
+    ] {
+        let refused = boss.send(method, path, &[], body).await;
+        refused.assert_error_body(400, "INVALID_PARAMETER");
+        assert_eq!(refused.message(), fault, "{body}");
+    }
+    let events = boss.get("/admin/v1/audit-events?account=shop").await.json();
+    assert_eq!(events["totalSize"], 2, "nothing was changed: {events}");
+}
+
+#[tokio::test]
 async fn a_viewer_reads_and_is_refused_every_change() {
     let shop = TestShop::open().await;
     let viewer = shop.admin().with_header("authorization", &operator(&shop, "eve", Role::Viewer).await);
