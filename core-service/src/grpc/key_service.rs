@@ -41,6 +41,7 @@ async fn changes(core: &Core, request: ListChangesRequest) -> Result<ListChanges
     Ok(ListChangesResponse {
         installation: core.installation().await?,
         methods: Method::all_of_gateways().map(|method| method.path.to_owned()).collect(),
+        now_ms: Some(core.clock.now().as_i64()),
         ..core.store.changes_after(request.after_revision, LIMITS.entries).await?
     })
 }

@@ -25,6 +25,7 @@ pub(super) struct CachedKey {
     /// Revision and time of the answer.
     pub(super) stamp: Stamp,
     usability: Result<(), KeyError>,
+    /// Time of expiry by the core's clock.
     expires_at: Option<UnixMillis>,
     /// Unix milliseconds of the last use; 0 before the first.
     last_used_at: AtomicU64,
@@ -61,7 +62,8 @@ impl CachedKey {
         })
     }
 
-    /// Returns the key if it may be used now. Expiry is checked here, without asking the core again.
+    /// Returns the key if it may be used now, by the core's clock. Expiry is checked here, without asking the
+    /// core again.
     pub(super) fn usable(&self, now: UnixMillis) -> Result<&Arc<KnownKey>, KeyError> {
         self.usability.clone()?;
         if self.expires_at.is_some_and(|expires_at| expires_at <= now) {

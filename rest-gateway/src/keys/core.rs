@@ -1,12 +1,13 @@
 //! Calls to the core's key service, each with a deadline.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicI64, Ordering},
     time::Duration,
 };
 
 use parking_lot::Mutex;
 use petstore_api_key::KeyDigest;
+use petstore_clock::{Clock, UnixMillis};
 use petstore_proto::internal::v1::{
     KeyUse, ListChangesRequest, ListChangesResponse, ReportBanResponse, ReportUseRequest, ResolveKeysRequest,
     ResolveKeysResponse, key_service_client::KeyServiceClient,
@@ -39,6 +40,9 @@ pub(super) struct CoreAway;
 pub(super) struct KeyService {
     core: TracedTransport,
     client: KeyServiceClient<TracedTransport>,
+    clock: Clock,
+    /// Milliseconds by which the core's clock is ahead of this gateway's; negative if it is behind.
+    ahead_ms: AtomicI64,
     retries: RetryBudget,
     answered_once: AtomicBool,
     /// `true` if it failed to answer when it was last asked for changes.
@@ -56,10 +60,12 @@ pub(super) struct KeyService {
 }
 
 impl KeyService {
-    pub(super) fn new(core: TracedTransport) -> Self {
+    pub(super) fn new(core: TracedTransport, clock: Clock) -> Self {
         Self {
             client: KeyServiceClient::new(core.clone()),
             core,
+            clock,
+            ahead_ms: AtomicI64::new(0),
             retries: RetryBudget::new(),
             answered_once: AtomicBool::new(false),
             is_away: AtomicBool::new(false),
@@ -102,12 +108,29 @@ impl KeyService {
         self.answered_once.load(Ordering::Relaxed) && !self.is_away.load(Ordering::Relaxed)
     }
 
+    /// Returns the time by the core's clock, by which keys expire.
+    pub(super) fn now(&self) -> UnixMillis {
+        let now = self.clock.now();
+        UnixMillis(now.0.saturating_add_signed(self.ahead_ms.load(Ordering::Relaxed)))
+    }
+
+    /// Notes the core's time of an answer, if it gives one, to a question that was asked at `asked_at`.
+    fn note_time(&self, core_now_ms: Option<i64>, asked_at: UnixMillis) {
+        if let Some(core_now) = core_now_ms {
+            // A time between the question and the answer is no difference: the call took that long.
+            let ahead_of = |moment: UnixMillis| core_now.saturating_sub(moment.as_i64());
+            let ahead = ahead_of(self.clock.now()).max(0).min(ahead_of(asked_at));
+            self.ahead_ms.store(ahead, Ordering::Relaxed);
+        }
+    }
+
     /// Returns the core's data on at most 1,000 keys. While the core is known to be away it is not asked, so
     /// that no request waits for the deadline. [`Self::list_changes`] detects its return.
     pub(super) async fn resolve(&self, digests: &[KeyDigest]) -> Result<ResolveKeysResponse, CoreAway> {
         if self.is_away.load(Ordering::Relaxed) {
             return Err(CoreAway);
         }
+        let asked_at = self.clock.now();
         let digests = digests.iter().map(|digest| digest.0.to_vec()).collect();
         let request = ResolveKeysRequest { digests, ..ResolveKeysRequest::default() };
         let attempts = retry_once(&self.retries, Instant::now() + DEADLINE, |left| {
@@ -117,6 +140,9 @@ impl KeyService {
         let answer = attempts.await;
         let fails = answer.as_ref().is_err_and(|status| !is_transport_failure(status));
         let failed_before = self.lookups_fail.swap(fails, Ordering::Relaxed);
+        if let Ok(answer) = &answer {
+            self.note_time(answer.now_ms, asked_at);
+        }
         answer.map_err(|status| {
             let error = failure_text(&status);
             if fails && !failed_before {
@@ -140,10 +166,12 @@ impl KeyService {
     }
 
     pub(super) async fn list_changes(&self, after_revision: i64) -> Result<ListChangesResponse, CoreAway> {
+        let asked_at = self.clock.now();
         let (mut client, question) = (self.client.clone(), ListChangesRequest { after_revision });
         let list = |question| async move { client.list_changes(question).await };
         let answer = call_within(CHANGES_DEADLINE, question, list).await;
         if let Ok(answer) = &answer {
+            self.note_time(answer.now_ms, asked_at);
             self.note_methods(&answer.methods); // first, because `answered_once` makes the gateway ready
         }
         *self.failure.lock() = answer.as_ref().err().map(cause_of);
@@ -257,7 +285,8 @@ mod tests {
                 }
             }
         });
-        (KeyService::new(CoreTransport::new(core).into()), state)
+        let (clock, _) = Clock::manual(UnixMillis(1_795_200_000_000));
+        (KeyService::new(CoreTransport::new(core).into(), clock), state)
     }
 
     #[tokio::test]

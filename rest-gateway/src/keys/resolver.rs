@@ -64,7 +64,8 @@ struct Found {
 impl KeyResolver {
     /// Returns a resolver with an empty cache. It passes the name of the installation to `limiter`.
     pub(crate) fn new(core: TracedTransport, limiter: Arc<dyn RateLimiter>, clock: Clock) -> Self {
-        let (core, changes) = (Arc::new(KeyService::new(core)), Arc::<Changes>::default());
+        let core = Arc::new(KeyService::new(core, clock.clone()));
+        let changes = Arc::<Changes>::default();
         Self(Arc::new(Inner {
             lookups: lookups(Arc::clone(&core), Arc::clone(&changes), clock.clone()),
             core,
@@ -102,12 +103,11 @@ impl KeyResolver {
         if !self.0.limiter.knows_installation() {
             Box::pin(self.0.poll_changes()).await; // its first answer names it; no request is counted before
         }
-        let now = self.0.clock.now();
-        let known = match entry.usable(now) {
+        let known = match entry.usable(self.0.core.now()) {
             Ok(key) => Arc::clone(key),
             Err(error) => return Err(UnusableKey { error, key: Some(Arc::clone(&entry.key)) }),
         };
-        self.0.last_used.note(&entry, now);
+        self.0.last_used.note(&entry, self.0.clock.now());
         Ok(known)
     }
 

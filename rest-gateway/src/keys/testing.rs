@@ -35,6 +35,8 @@ pub(super) struct State {
     pub(super) away: bool,
     pub(super) resolved: usize,
     pub(super) asked_for_changes: usize,
+    /// Time by its clock, which older cores do not give.
+    pub(super) now_ms: Option<i64>,
     pub(super) reports: Vec<Vec<KeyUse>>,
     pub(super) ban_reports: Vec<String>,
     /// Keys about which reports are refused.
@@ -110,7 +112,7 @@ impl key_service_server::KeyService for CoreDouble {
                 let key = Some(state.keys.get(&digest)?.clone());
                 Some(FoundKey { digest, key })
             });
-            ResolveKeysResponse { keys: found.collect(), revision: state.revision }
+            ResolveKeysResponse { keys: found.collect(), revision: state.revision, now_ms: state.now_ms }
         };
         let mut held = self.held.subscribe();
         held.wait_for(|held| !held).await.expect("the sender lives in self");
@@ -134,6 +136,7 @@ impl key_service_server::KeyService for CoreDouble {
             revision,
             changes,
             methods,
+            now_ms: state.now_ms,
             ..ListChangesResponse::default()
         }))
     }

@@ -95,7 +95,7 @@ impl Store {
             rows.iter().map(|row| ResolvedRow::from_query_result(row, "")).collect::<Result<Vec<_>, _>>()?;
         let revision = rows.first().ok_or_else(revision_missing)?.revision;
         let keys = rows.into_iter().filter_map(|row| row.key(now).transpose()).collect::<Result<_, _>>()?;
-        Ok(ResolveKeysResponse { keys, revision })
+        Ok(ResolveKeysResponse { keys, revision, now_ms: Some(now.as_i64()) })
     }
 
     /// Records the times of last use of keys. Never sets a key's time back. Unknown keys are skipped. It is

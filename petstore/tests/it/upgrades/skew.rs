@@ -100,6 +100,32 @@ async fn a_gateway_serves_clients_of_a_newer_core_that_adds_fields_and_values() 
 }
 
 #[tokio::test]
+async fn a_key_expires_by_the_clock_of_the_core_and_not_of_the_gateway() {
+    const MINUTE_MS: i64 = 60_000;
+    let ahead = |ms: i64| {
+        Skewed::open(move |path, message| match path {
+            RESOLVE_KEYS => changed(&message, |found: &mut ResolveKeysResponse| {
+                let now = found.now_ms.expect("the core's time") + ms;
+                found.now_ms = Some(now);
+                let keys = found.keys.iter_mut().filter_map(|found| found.key.as_mut());
+                // Half a minute ago for a core that is a minute ahead, and to come for the gateway
+                keys.for_each(|key| key.expires_at_ms = Some(now - ms / 2));
+            }),
+            LIST_CHANGES => changed(&message, |feed: &mut ListChangesResponse| {
+                feed.now_ms = feed.now_ms.map(|now| now + ms);
+            }),
+            _ => message,
+        })
+    };
+    let shop = ahead(MINUTE_MS).await;
+    shop.gateway.ready().await;
+    shop.client.get("/v1/pets").await.assert_error(401, "API_KEY_EXPIRED");
+    let shop = ahead(-MINUTE_MS).await;
+    shop.gateway.ready().await;
+    shop.client.get("/v1/pets").await.assert_status(200);
+}
+
+#[tokio::test]
 async fn a_key_in_a_state_that_the_gateway_does_not_know_is_neither_admitted_nor_called_invalid() {
     let shop = Skewed::open(|path, message| match path {
         RESOLVE_KEYS => with_changed_keys(&message, |key| key.state = UNKNOWN_VALUE),

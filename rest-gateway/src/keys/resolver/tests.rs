@@ -139,6 +139,40 @@ async fn a_key_expires_on_time_without_a_call() {
 }
 
 #[tokio::test]
+async fn a_key_expires_by_the_cores_clock() {
+    for ahead in [-60_000, 60_000] {
+        let tested = ResolverUnderTest::new();
+        let key = tested.new_key(1);
+        let core_now = |secs: i64| START.as_i64() + ahead + 1_000 * secs;
+        tested.core.state().now_ms = Some(core_now(0));
+        tested.core.set(&key, 1, |key| key.expires_at_ms = Some(core_now(10)));
+        assert!(tested.resolve(&key).await.is_ok(), "{ahead}");
+        tested.waits(9);
+        assert!(tested.resolve(&key).await.is_ok(), "{ahead}");
+        tested.waits(1);
+        assert_eq!(tested.resolve(&key).await, Err(KeyError::Expired), "{ahead}");
+        assert_eq!(tested.core.resolved(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_step_of_the_gateways_clock_moves_no_expiry() {
+    let tested = ResolverUnderTest::new();
+    let key = tested.new_key(1);
+    let core_now = |secs: i64| START.as_i64() + 1_000 * secs;
+    tested.core.state().now_ms = Some(core_now(0));
+    tested.core.set(&key, 1, |key| key.expires_at_ms = Some(core_now(60)));
+    assert!(tested.resolve(&key).await.is_ok());
+    for (step, seconds, expected) in [(3_600, 59, Ok(())), (1, 60, Err(KeyError::Expired))] {
+        tested.waits(step);
+        tested.core.state().now_ms = Some(core_now(seconds));
+        tested.poll_changes().await;
+        assert_eq!(tested.resolve(&key).await.map(drop), expected);
+    }
+    assert_eq!(tested.core.resolved(), 1);
+}
+
+#[tokio::test]
 async fn a_change_from_the_feed_acts_at_once_and_only_on_its_account() {
     let tested = ResolverUnderTest::new();
     let (key, other) = (tested.new_key(1), tested.new_key(2));
