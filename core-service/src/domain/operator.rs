@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, fmt, net::IpAddr, time::Duration};
 
+use petstore_api_key::OperatorToken;
 use petstore_clock::UnixMillis;
 
 use super::{AccountName, Violation};
@@ -109,17 +110,20 @@ impl Operator {
 }
 
 /// The author of a change.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Actor {
     /// The operator.
     pub operator: OperatorName,
+    /// Token of the operator or of its session, which is checked again in the transaction of a change; `None`
+    /// for a command on the store itself.
+    pub token: Option<OperatorToken>,
     /// Address that the call came from; `None` for a command on the store itself.
     pub client_address: Option<IpAddr>,
 }
 
 impl Actor {
     /// Author of a command on the store itself.
-    pub const LOCAL: Self = Self { operator: OperatorName::LOCAL, client_address: None };
+    pub const LOCAL: Self = Self { operator: OperatorName::LOCAL, token: None, client_address: None };
 }
 
 #[cfg(test)]

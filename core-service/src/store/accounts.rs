@@ -36,7 +36,7 @@ impl Store {
         now: UnixMillis,
     ) -> Result<Account, PetStoreError> {
         let (actor, name) = (actor.clone(), name.clone());
-        self.transaction(move |transaction| {
+        self.change(&actor.clone(), now, move |transaction| {
             Box::pin(async move { insert(transaction, &actor, &name, plan, now).await })
         })
         .await
@@ -162,7 +162,7 @@ impl Store {
         change: impl FnOnce(Account) -> Result<Account, PetStoreError> + Send + 'static,
     ) -> Result<Account, PetStoreError> {
         let (actor, name) = (actor.clone(), name.clone());
-        self.transaction(move |transaction| {
+        self.change(&actor.clone(), now, move |transaction| {
             Box::pin(async move {
                 let before = find(transaction, &name).await?;
                 let after = change(before.clone())?;

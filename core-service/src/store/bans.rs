@@ -104,7 +104,7 @@ impl Store {
         decide: impl FnOnce(&ApiKeyRecord, UnixMillis) -> Result<BanNote, PetStoreError> + Send + 'static,
     ) -> Result<(BanNote, ApiKeyRecord), PetStoreError> {
         let actor = actor.clone();
-        self.transaction(move |transaction| {
+        self.change(&actor.clone(), now, move |transaction| {
             Box::pin(async move {
                 let key = keys::find(transaction, id).await?;
                 touch(transaction, key.account_id.0).await?;

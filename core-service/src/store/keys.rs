@@ -45,7 +45,7 @@ impl Store {
     ) -> Result<IssuedKey, PetStoreError> {
         let (key, row) = issue(environment, label, expires_at, now)?;
         let (actor, account) = (actor.clone(), account.clone());
-        self.transaction(move |transaction| {
+        self.change(&actor.clone(), now, move |transaction| {
             Box::pin(async move {
                 let account = accounts::find(transaction, &account).await?;
                 touch(transaction, account.id.0).await?;
@@ -148,7 +148,7 @@ impl Store {
         now: UnixMillis,
     ) -> Result<ApiKeyRecord, PetStoreError> {
         let actor = actor.clone();
-        self.transaction(move |transaction| {
+        self.change(&actor.clone(), now, move |transaction| {
             Box::pin(async move {
                 let before = find(transaction, id).await?;
                 if before.revoked_at.is_some() {
@@ -182,7 +182,7 @@ impl Store {
         now: UnixMillis,
     ) -> Result<(IssuedKey, ApiKeyRecord), PetStoreError> {
         let actor = actor.clone();
-        self.transaction(move |transaction| {
+        self.change(&actor.clone(), now, move |transaction| {
             Box::pin(async move {
                 let old = find(transaction, id).await?;
                 if environment.is_some_and(|environment| environment != old.environment) {

@@ -144,7 +144,7 @@ mod tests {
         let (store, _home) = new_store().await;
         let name = OperatorName::parse("ann").unwrap();
         let (_, old) = store.create_operator(&Actor::LOCAL, &name, Role::Admin, now).await.unwrap();
-        let actor = Actor { operator: name.clone(), client_address: None };
+        let actor = Actor { operator: name.clone(), ..Actor::LOCAL };
         assert!(store.authenticate_operator(&old, now).await.unwrap().is_some());
         let (_, new) = store.rotate_operator(&Actor::LOCAL, &name, now).await.unwrap();
         let opened = store.open_session(&actor, &old, now).await;

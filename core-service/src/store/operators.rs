@@ -7,7 +7,7 @@ use petstore_api_key::{KeyDigest, OperatorToken};
 use petstore_clock::UnixMillis;
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect, QueryTrait,
-    sea_query::Expr,
+    Select, sea_query::Expr,
 };
 
 use super::{
@@ -23,6 +23,36 @@ use super::{
 use crate::domain::{Actor, Operator, OperatorName, PageSize, PetStoreError, Role};
 
 impl Store {
+    /// Returns the result of an actor's change, in an exclusive transaction. The transaction checks the
+    /// actor's token again, because another operator may have revoked it meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`PetStoreError::InvalidOperatorToken`], or that of the change.
+    pub(super) async fn change<T, F>(
+        &self,
+        actor: &Actor,
+        now: UnixMillis,
+        change: F,
+    ) -> Result<T, PetStoreError>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, PetStoreError>> + Send + 'static,
+    {
+        let find = actor.token.as_ref().map(|token| with_token(token, now));
+        self.transaction(move |transaction| {
+            Box::pin(async move {
+                if let Some(find) = find
+                    && find.all(transaction).await?.is_empty()
+                {
+                    return Err(PetStoreError::InvalidOperatorToken);
+                }
+                change(transaction).await
+            })
+        })
+        .await
+    }
+
     /// Creates an operator.
     ///
     /// # Errors
@@ -37,7 +67,7 @@ impl Store {
     ) -> Result<(Operator, OperatorToken), PetStoreError> {
         let token = OperatorToken::generate();
         let (actor, name) = (actor.clone(), name.clone());
-        self.transaction(move |transaction| {
+        self.change(&actor.clone(), now, move |transaction| {
             Box::pin(async move {
                 let operator = insert(transaction, &actor, &name, role, &token, now).await?;
                 Ok((operator, token))
@@ -109,7 +139,7 @@ impl Store {
         now: UnixMillis,
     ) -> Result<Operator, PetStoreError> {
         let (actor, name) = (actor.clone(), name.clone());
-        self.transaction(move |transaction| {
+        self.change(&actor.clone(), now, move |transaction| {
             Box::pin(async move {
                 let before = find(transaction, &name).await?;
                 if before.revoked_at.is_some() {
@@ -144,7 +174,7 @@ impl Store {
     ) -> Result<(Operator, OperatorToken), PetStoreError> {
         let token = OperatorToken::generate();
         let (actor, name) = (actor.clone(), name.clone());
-        self.transaction(move |transaction| {
+        self.change(&actor.clone(), now, move |transaction| {
             Box::pin(async move {
                 let before = find(transaction, &name).await?;
                 operator::Entity::update_many()
@@ -209,18 +239,10 @@ impl Store {
         token: &OperatorToken,
         now: UnixMillis,
     ) -> Result<Option<Operator>, PetStoreError> {
-        let find = operator::Entity::find().filter(if token.is_session() {
-            has_session(token.digest(), now)
-        } else {
-            Condition::all().add(Column::Digest.eq(token.digest().0.to_vec()))
-        });
-        let Some(row) = self.all(find).await?.pop() else {
+        let Some(row) = self.all(with_token(token, now)).await?.pop() else {
             return Ok(None);
         };
         let (id, operator) = (row.id, Operator::try_from(row)?);
-        if operator.revoked_at.is_some() {
-            return Ok(None);
-        }
         // The time of the last use is stored to the minute.
         if operator.last_used_at.is_none_or(|used| used.plus(Duration::from_mins(1)) <= now) {
             let used = operator::Entity::update_many()
@@ -236,6 +258,17 @@ impl Store {
         }
         Ok(Some(operator))
     }
+}
+
+/// Selects the operator whose token, or session's token, this is, unless the operator is revoked or the
+/// session has expired.
+fn with_token(token: &OperatorToken, now: UnixMillis) -> Select<operator::Entity> {
+    let is_it = if token.is_session() {
+        has_session(token.digest(), now)
+    } else {
+        Condition::all().add(Column::Digest.eq(token.digest().0.to_vec()))
+    };
+    operator::Entity::find().filter(is_it).filter(Column::RevokedAt.is_null())
 }
 
 async fn find(transaction: &Session, name: &OperatorName) -> Result<Operator, PetStoreError> {
@@ -295,4 +328,72 @@ async fn insert(
     };
     audit::change(transaction, actor, now, "CreateOperator", None, &operator).await?;
     Ok(operator)
+}
+
+#[cfg(test)]
+mod tests {
+    use petstore_api_key::Environment;
+
+    use super::*;
+    use crate::{
+        domain::{AccountName, AccountUpdate, Plan},
+        store::test_support::new_store,
+    };
+
+    const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
+
+    /// Makes changes of every kind, each of which must fail as if the actor were unknown.
+    async fn changes_nothing(store: &Store, actor: &Actor) {
+        let [shop, zoo] = ["shop", "zoo"].map(|name| AccountName::parse(name).unwrap());
+        let [bea, eve] = ["bea", "eve"].map(|name| OperatorName::parse(name).unwrap());
+        let key = store
+            .create_key(&Actor::LOCAL, &shop, None, Environment::Production, None, NOW)
+            .await
+            .unwrap()
+            .record
+            .id;
+        let rename = AccountUpdate { name: Some(zoo.clone()), plan: None };
+        let answers = [
+            store.create_account(actor, &zoo, Plan::Free, NOW).await.map(drop),
+            store.update_account(actor, &shop, rename, NOW).await.map(drop),
+            store.create_key(actor, &shop, None, Environment::Production, None, NOW).await.map(drop),
+            store.revoke_key(actor, key, NOW).await.map(drop),
+            store.lift_ban(actor, key, NOW).await,
+            store.create_operator(actor, &eve, Role::Admin, NOW).await.map(drop),
+            store.rotate_operator(actor, &bea, NOW).await.map(drop),
+            store.revoke_operator(actor, &bea, true, NOW).await.map(drop),
+        ];
+        for answer in answers {
+            assert!(matches!(answer, Err(PetStoreError::InvalidOperatorToken)), "{answer:?}");
+        }
+        assert!(store.find_account(&zoo).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_change_by_an_operator_who_was_revoked_since_the_token_was_checked_is_refused() {
+        let (store, _home) = new_store().await;
+        let [ann, bea] = ["ann", "bea"].map(|name| OperatorName::parse(name).unwrap());
+        store
+            .create_account(&Actor::LOCAL, &AccountName::parse("shop").unwrap(), Plan::Free, NOW)
+            .await
+            .unwrap();
+        let (_, token) = store.create_operator(&Actor::LOCAL, &ann, Role::Admin, NOW).await.unwrap();
+        store.create_operator(&Actor::LOCAL, &bea, Role::Admin, NOW).await.unwrap();
+        let actor = |token: &OperatorToken| Actor {
+            operator: ann.clone(),
+            token: Some(token.clone()),
+            client_address: None,
+        };
+        let of_token = actor(&token);
+        let session = store.open_session(&of_token, &token, NOW).await.unwrap();
+        assert!(store.authenticate_operator(&token, NOW).await.unwrap().is_some());
+
+        store.end_session(&of_token, session.digest(), NOW).await.unwrap();
+        changes_nothing(&store, &actor(&session)).await;
+        let (_, new_token) = store.rotate_operator(&of_token, &ann, NOW).await.unwrap();
+        changes_nothing(&store, &of_token).await;
+        let of_new_token = actor(&new_token);
+        store.revoke_operator(&of_new_token, &ann, true, NOW).await.unwrap(); // itself
+        changes_nothing(&store, &of_new_token).await;
+    }
 }

@@ -289,7 +289,7 @@ async fn administer(store: &Store) {
     let name = OperatorName::parse("first").unwrap();
     let (_, token) = store.create_operator(&Actor::LOCAL, &name, Role::Admin, NOW).await.unwrap();
     store.authenticate_operator(&token, NOW).await.unwrap().unwrap();
-    let actor = Actor { operator: name, client_address: None };
+    let actor = Actor { operator: name, ..Actor::LOCAL };
     let session = store.open_session(&actor, &token, NOW).await.unwrap();
     store.authenticate_operator(&session, NOW).await.unwrap().unwrap();
     store.list_operators(PageSize::MAX, None).await.unwrap();

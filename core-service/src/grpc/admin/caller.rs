@@ -31,8 +31,6 @@ pub(super) struct Call {
     pub(super) core: Core,
     pub(super) operator: Operator,
     pub(super) actor: Actor,
-    /// Token of the call; `None` for [`LocalOperator`].
-    pub(super) token: Option<OperatorToken>,
     pub(super) now: UnixMillis,
 }
 
@@ -108,9 +106,9 @@ impl Core {
                     let Operator { name: operator, role, .. } = operator;
                     return Err(PetStoreError::OperatorNotPermitted { operator, role });
                 }
-                let actor = Actor { operator: operator.name.clone(), client_address: origin.address };
-                let (core, token) = (self.clone(), origin.token.clone());
-                work(Call { core, operator, actor, token, now }, message).await
+                let token = origin.token.clone().filter(|_| !origin.is_local);
+                let actor = Actor { operator: operator.name.clone(), token, client_address: origin.address };
+                work(Call { core: self.clone(), operator, actor, now }, message).await
             })
             .await;
         if let Some(name) = name { answered_operator(rpc, &origin, &name, answered) } else { answered }

@@ -2,7 +2,6 @@
 
 use std::future::{Ready, ready};
 
-use petstore_api_key::OperatorToken;
 use petstore_proto::admin::v1::{
     CreateOperatorRequest, CreateOperatorResponse, CreateSessionRequest, CreateSessionResponse,
     EndSessionRequest, EndSessionResponse, GetCurrentOperatorRequest, GetCurrentOperatorResponse,
@@ -55,7 +54,7 @@ pub(super) async fn revoke(call: Call, request: RevokeOperatorRequest) -> Result
 
 /// Opens a session for an operator's token.
 pub(super) async fn open_session(call: Call, _: CreateSessionRequest) -> Result<CreateSessionResponse> {
-    let token = call.token.as_ref().ok_or(PetStoreError::InvalidOperatorToken)?;
+    let token = call.actor.token.as_ref().ok_or(PetStoreError::InvalidOperatorToken)?;
     let token = call.core.store.open_session(&call.actor, token, call.now).await?;
     Ok(CreateSessionResponse {
         operator: Some(convert::operator(&call.operator)),
@@ -66,7 +65,7 @@ pub(super) async fn open_session(call: Call, _: CreateSessionRequest) -> Result<
 
 /// Ends the session of the call, if the call carries one.
 pub(super) async fn end_session(call: Call, _: EndSessionRequest) -> Result<EndSessionResponse> {
-    if let Some(token) = call.token.filter(OperatorToken::is_session) {
+    if let Some(token) = call.actor.token.as_ref().filter(|token| token.is_session()) {
         call.core.store.end_session(&call.actor, token.digest(), call.now).await?;
     }
     Ok(EndSessionResponse {})
