@@ -58,6 +58,7 @@ pub(crate) use entity::ban::ban_message;
 pub(crate) use metrics::StatementMetrics;
 pub(crate) use usage::MinutesOf;
 
+use changes::Answered;
 use connection::{Connections, Session};
 use health::Health;
 use pets::{PetCreates, PetReads};
@@ -87,6 +88,7 @@ pub struct Store {
     deadline: Duration,
     replicas: Replicas,
     health: Health,
+    answered: Answered,
 }
 
 impl Store {
@@ -133,6 +135,7 @@ impl Store {
             deadline,
             replicas: Replicas::default(),
             health,
+            answered: Answered::default(),
         }
     }
 

@@ -169,7 +169,7 @@ impl Store {
                 if after == before {
                     return Ok(before);
                 }
-                let after = Account { revision: next_revision(transaction).await?, ..after };
+                let after = Account { revision: next_revision(transaction, now).await?, ..after };
                 replace(transaction, &after).await?;
                 audit::change(transaction, &actor, now, action, Some(&before), &after).await?;
                 Ok(after)
@@ -194,7 +194,7 @@ pub(super) async fn insert(
     now: UnixMillis,
 ) -> Result<Account, PetStoreError> {
     let created_at = Set(moment_column(now));
-    let row = account::ActiveModel { created_at, ..row(name, plan, next_revision(transaction).await?) };
+    let row = account::ActiveModel { created_at, ..row(name, plan, next_revision(transaction, now).await?) };
     let inserted = account::Entity::insert(row).exec_with_returning(transaction).await;
     let account: Account = inserted.map_err(|error| exists(error, name))?.try_into()?;
     audit::change(transaction, actor, now, "CreateAccount", None, &account).await?;

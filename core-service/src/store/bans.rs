@@ -46,7 +46,7 @@ impl Store {
                 let Some(key) = key.filter(|_| is_news) else {
                     return Ok(answer(kept.as_ref(), current_revision(transaction).await?));
                 };
-                let revision = touch(transaction, key.account_id).await?;
+                let revision = touch(transaction, key.account_id, now).await?;
                 forget_what_is_over(transaction, now).await?;
                 let note = BanNote::Banned(reported);
                 keep(transaction, &key_id, note.clone()).await?;
@@ -107,7 +107,7 @@ impl Store {
         self.change(&actor.clone(), now, move |transaction| {
             Box::pin(async move {
                 let key = keys::find(transaction, id).await?;
-                touch(transaction, key.account_id.0).await?;
+                touch(transaction, key.account_id.0, now).await?;
                 let kept = ban::Entity::find_by_id(id.to_string()).all(transaction).await?.pop();
                 let kept = kept.map(BanNote::from);
                 let at = match &kept {

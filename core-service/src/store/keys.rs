@@ -48,7 +48,7 @@ impl Store {
         self.change(&actor.clone(), now, move |transaction| {
             Box::pin(async move {
                 let account = accounts::find(transaction, &account).await?;
-                touch(transaction, account.id.0).await?;
+                touch(transaction, account.id.0, now).await?;
                 let record = insert(transaction, &actor, account, row, now).await?;
                 Ok(IssuedKey { record, key })
             })
@@ -154,7 +154,7 @@ impl Store {
                 if before.revoked_at.is_some() {
                     return Ok(before);
                 }
-                touch(transaction, before.account_id.0).await?;
+                touch(transaction, before.account_id.0, now).await?;
                 set_moment(transaction, id, api_key::Column::RevokedAt, now).await?;
                 let after = ApiKeyRecord { revoked_at: Some(now), ..before.clone() };
                 audit::change(transaction, &actor, now, "RevokeKey", Some(&before), &after).await?;
@@ -189,7 +189,7 @@ impl Store {
                     return Err(PetStoreError::KeyOfAnotherEnvironment { id, environment: old.environment });
                 }
                 old.check_active(now)?;
-                touch(transaction, old.account_id.0).await?;
+                touch(transaction, old.account_id.0, now).await?;
                 let end = now.plus(grace);
                 let end = old.expires_at.map_or(end, |expires_at| expires_at.min(end));
                 set_moment(transaction, id, api_key::Column::ExpiresAt, end).await?;

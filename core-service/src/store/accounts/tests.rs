@@ -7,7 +7,7 @@ use petstore_proto::internal::v1::ResolvedKey;
 use super::*;
 use crate::{
     domain::{ApiKeyRecord, IssuedKey, KeyId, KeyState, NewExpiry, PageSize, PlanUpdate, Quota},
-    store::test_support::{Home, new_store, open},
+    store::test_support::{Home, new_file, new_store, open, open_file},
 };
 
 const DAY: Duration = Duration::from_hours(24);
@@ -302,11 +302,59 @@ async fn too_many_changes_and_future_revisions_invalidate_everything() {
         let changes = shop.store.changes_after(after, limit).await.unwrap();
         (changes.changes.len(), changes.truncated)
     };
+    let (_, newest) = shop.changes(0).await; // every account has a revision, one higher than the last
     assert_eq!(truncated(0, 3).await, (3, false));
     assert_eq!(truncated(0, 2).await, (2, true));
-    assert_eq!(truncated(1, 2).await, (2, false));
-    assert_eq!(truncated(3, 2).await, (0, false));
-    assert_eq!(truncated(4, 2).await, (0, true), "the store was restored from a backup");
+    assert_eq!(truncated(newest - 2, 2).await, (2, false));
+    assert_eq!(truncated(newest - 2, 1).await, (1, true));
+    assert_eq!(truncated(newest, 2).await, (0, false));
+    assert_eq!(truncated(newest + 1, 2).await, (0, true), "the store was restored from a backup");
+}
+
+#[tokio::test]
+async fn a_restored_store_with_as_many_changes_as_were_lost_invalidates_everything() {
+    let (store, folder) = new_file().await;
+    let create = async |store: &Store, name: &str, now| {
+        store.create_account(&Actor::LOCAL, &named(name), Plan::Free, now).await.unwrap();
+    };
+    let file = folder.path().join("petstore.db");
+    create(&store, "kept", START).await;
+    store.close().await;
+    let backup = std::fs::read(&file).unwrap();
+
+    let store = open_file(folder.path()).await;
+    create(&store, "lost", START).await;
+    let seen = store.changes_after(0, 10).await.unwrap().revision;
+    create(&store, "lost-unseen", START).await;
+    store.close().await;
+
+    for changes in 1..4_u64 {
+        std::fs::write(&file, &backup).unwrap();
+        let store = open_file(folder.path()).await;
+        for change in 0..changes {
+            let later = START.plus(Duration::from_secs(1 + change));
+            create(&store, &format!("new-{change}"), later).await;
+        }
+        let answer = store.changes_after(seen, 10).await.unwrap();
+        assert!(answer.truncated && answer.revision > seen, "{changes} changes: {answer:?}");
+        let next = store.changes_after(answer.revision, 10).await.unwrap();
+        assert!(!next.truncated && next.changes.is_empty(), "{next:?}");
+        store.close().await;
+    }
+}
+
+#[tokio::test]
+async fn changes_of_one_account_after_each_other_are_no_restore() {
+    let shop = Shop::open().await;
+    shop.account("acme").await;
+    let (_, seen) = shop.changes(0).await;
+    for plan in [Plan::Pro, Plan::Free, Plan::Business] {
+        shop.set_plan("acme", plan).await.unwrap();
+    }
+    let answer = shop.store.changes_after(seen, 10).await.unwrap();
+    assert_eq!((answer.changes.len(), answer.truncated), (1, false));
+    let other_core = shop.store.changes_after(seen + 1, 10).await.unwrap();
+    assert!(other_core.truncated, "no core answered this revision, and no account has it");
 }
 
 #[tokio::test]

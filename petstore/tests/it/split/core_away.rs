@@ -6,7 +6,7 @@ use petstore_testkit::{Answer, Client, Engine, eventually};
 use serde_json::json;
 
 use super::{NOTICED_TIMEOUT, Split, core_with_a_key, readiness, start_core, start_gateway};
-use crate::{keys::within_five_seconds, pets::created, petstore};
+use crate::{keys::within_five_seconds, pets::created, petstore, petstore_on};
 
 #[tokio::test]
 async fn a_gateway_serves_the_pets_of_its_core() {
@@ -94,6 +94,35 @@ async fn a_revocation_acts_on_a_gateway_within_five_seconds() {
     assert_eq!(revoked.code, Some(0), "{revoked:?}");
     let refused = within_five_seconds(&client, |answer| answer.status() == 401).await;
     refused.assert_error(401, "API_KEY_REVOKED");
+}
+
+#[tokio::test]
+async fn after_a_restore_with_as_many_changes_as_were_lost_a_lost_key_is_refused() {
+    let shop = Split::of(petstore_on(Engine::Sqlite).await).await;
+    let address = shop.core.address("gRPC").to_string();
+    let file = shop.installation.folder().join("data/petstore.db");
+    let new_key = ["key", "create", "--account", crate::ACCOUNT];
+    shop.core.terminate().await;
+    let backup = std::fs::read(&file).expect("the store");
+
+    let core = start_core(&shop.installation, &address).await;
+    let lost = shop.installation.run(&new_key).await.stdout;
+    let (lost, kept) = (shop.gateway.client(lost.trim()), shop.gateway.client(&shop.key));
+    first_with(200, &lost).await;
+    shop.installation.json(&["account", "set-plan", crate::ACCOUNT, "--plan", "pro"]).await;
+    within_five_seconds(&kept, |answer| answer.rate().limit == 300).await;
+    first_with(200, &lost).await;
+    core.terminate().await;
+
+    std::fs::write(&file, backup).expect("the store is restored");
+    for _ in 0..2 {
+        assert_eq!(shop.installation.run(&new_key).await.code, Some(0));
+    }
+    let _core = start_core(&shop.installation, &address).await;
+    let refused = within_five_seconds(&lost, |answer| answer.status() == 401).await;
+    refused.assert_error(401, "INVALID_API_KEY");
+    let answer = within_five_seconds(&kept, |answer| answer.status() == 200).await;
+    assert_eq!(answer.rate().limit, 60, "the plan of the backup: {answer:?}");
 }
 
 /// Sends a few requests a second, so that the minute's requests last.
