@@ -57,7 +57,7 @@ impl Store {
     }
 
     /// Bans a key from now on. The new ban replaces any other. The key's owner is shown the reason. The next
-    /// ban is twice as long, as after any other.
+    /// ban depends on its length, as after any other.
     ///
     /// # Errors
     ///

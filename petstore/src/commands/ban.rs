@@ -26,8 +26,8 @@ pub(crate) enum BanCommand {
     Add {
         /// Identifier of the key, from `petstore key list`
         id: String,
-        /// Length of the ban, as in 1h, at most 366d. The next automatic ban of the key is twice as long, up
-        /// to a day
+        /// Length of the ban, as in 1h, at most 366d. The next automatic ban of the key is twice as long, but
+        /// at least five minutes and at most a day
         #[arg(long = "for", value_parser = duration, value_name = "TIME")]
         length: Duration,
         /// Reason, in up to 200 characters, which every refusal of the key and `ban list` show

@@ -196,11 +196,16 @@ mod tests {
     }
 
     #[test]
-    fn a_ban_is_twice_as_long_as_the_last_one() {
+    fn a_ban_is_twice_as_long_as_the_last_one_but_never_shorter_than_a_first_one() {
         let last = ban(START, 20 * MINUTE);
-        for (known, length) in
-            [(by_operator(last), 40), (by_limiter(last), 40), (LastBan::Lifted(last.until), 5)]
-        {
+        for (known, length) in [
+            (by_operator(last), 40),
+            (by_limiter(last), 40),
+            (LastBan::Lifted(last.until), 5),
+            (by_operator(ban(START, SECOND)), 5),
+            (by_operator(ban(START, 2 * MINUTE)), 5),
+            (by_operator(ban(START, 3 * MINUTE)), 6),
+        ] {
             let (bans, key) = (ImposedBans::default(), key(Some(known)));
             let from = last.until.plus(MINUTE);
             assert!(bans.impose(&key, from, from));

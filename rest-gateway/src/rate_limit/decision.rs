@@ -174,14 +174,12 @@ impl BanPeriod {
     /// Time after the end of a ban in which it makes the next one longer.
     pub(crate) const MEMORY: Duration = Duration::from_hours(24);
 
-    /// Returns the ban that begins at `from`: five minutes, or twice the duration of the key's last ban while
-    /// that is remembered, and at most a day.
+    /// Returns the ban that begins at `from`: twice the duration of the key's last ban while that is
+    /// remembered, but at least five minutes and at most a day.
     pub(crate) fn following(last: Option<Self>, from: UnixMillis) -> Self {
-        let length = match last {
-            Some(last) if from < last.until.plus(Self::MEMORY) => Duration::from_hours(24)
-                .min(Duration::from_millis(last.until.0.saturating_sub(last.from.0)) * 2),
-            Some(_) | None => Duration::from_mins(5),
-        };
+        let last = last.filter(|last| from < last.until.plus(Self::MEMORY));
+        let twice = last.map_or(Duration::ZERO, |last| last.until.since(last.from).saturating_mul(2));
+        let length = twice.clamp(Duration::from_mins(5), Duration::from_hours(24));
         Self { from, until: from.plus(length) }
     }
 }
