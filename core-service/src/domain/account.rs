@@ -52,19 +52,26 @@ pub struct AccountUpdate {
 pub enum PlanUpdate {
     /// Another plan.
     Plan(Plan),
+    /// Another plan, whose limits are fixed, from a client that sent back the whole account with limits. They
+    /// must be those of the plan, or those that the account has.
+    SentBack(Plan, Quota),
     /// Other limits, for an account on [`Plan::Enterprise`].
     Limits(Quota),
 }
+
+const TAKES_NO_LIMITS: &str = "must be enterprise to have numbers of its own";
 
 impl PlanUpdate {
     /// Returns the plan after this change.
     ///
     /// # Errors
     ///
-    /// If limits are changed on a plan whose limits are fixed.
+    /// If limits are set on a plan whose limits are fixed.
     pub(crate) fn apply_to(self, plan: Plan) -> Result<Plan, Violation> {
         match (self, plan) {
             (Self::Plan(plan), _) => Ok(plan),
+            (Self::SentBack(new, limits), old) if limits == new.quota() || limits == old.quota() => Ok(new),
+            (Self::SentBack(..), _) => Err(Violation::new("plan", TAKES_NO_LIMITS)),
             (Self::Limits(limits), Plan::Enterprise(_)) => Ok(Plan::Enterprise(limits)),
             (Self::Limits(_), Plan::Free | Plan::Pro | Plan::Business) => {
                 Err(Violation::new("limits", "are for accounts on plan enterprise"))
@@ -176,7 +183,7 @@ impl Plan {
         };
         match (per_minute, per_day) {
             (None, None) => Ok(fixed),
-            _ => Err(Violation::new("plan", "must be enterprise to have numbers of its own").into()),
+            _ => Err(Violation::new("plan", TAKES_NO_LIMITS).into()),
         }
     }
 

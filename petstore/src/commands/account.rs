@@ -1,6 +1,9 @@
 //! `petstore account`: accounts and their plans.
 
-use clap::{Subcommand, builder::PossibleValuesParser};
+use clap::{
+    Subcommand,
+    builder::{NonEmptyStringValueParser, PossibleValuesParser},
+};
 use petstore_core::domain::Plan;
 use serde_json::{Value, json};
 
@@ -23,8 +26,8 @@ pub(crate) enum AccountCommand {
     /// List the accounts
     List {
         /// Part of the names of the accounts to list, in upper or lower case
-        #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
-        name: String,
+        #[arg(long, value_parser = NonEmptyStringValueParser::new(), value_name = "TEXT")]
+        name: Option<String>,
         /// Plan of the accounts to list
         #[arg(long, value_parser = PossibleValuesParser::new(Plan::NAMES), value_name = "PLAN")]
         plan: Option<String>,

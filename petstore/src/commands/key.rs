@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::Subcommand;
+use clap::{Subcommand, builder::NonEmptyStringValueParser};
 use petstore_api_key::Environment;
 use petstore_clock::format_duration;
 use serde_json::json;
@@ -35,7 +35,7 @@ pub(crate) enum KeyCommand {
     /// List keys, without the keys themselves
     List {
         /// Account whose keys are listed; by default all accounts
-        #[arg(long, value_name = "NAME")]
+        #[arg(long, value_parser = NonEmptyStringValueParser::new(), value_name = "NAME")]
         account: Option<String>,
     },
     /// Show one key, without the key itself
@@ -79,6 +79,7 @@ fn lifetime(written: &str) -> Result<Lifetime, String> {
 
 const COLUMNS: &[Column] = &[
     column("ID", "id"),
+    column("BEGINS WITH", "prefix").if_any(), // an older core does not name it
     column("ENDS IN", "lastFour"),
     column("ENVIRONMENT", "environment"),
     column("STATE", "state"),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
 use petstore_clock::Clock;
 use serde_json::{Map, Value, json};
 
@@ -30,7 +30,7 @@ pub(crate) struct UsageSettings {
     last: Option<Duration>,
 
     /// Key whose requests are shown; requires `--by minute`
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new(), value_name = "ID")]
     key: Option<String>,
 
     /// Show each key in separate rows; requires `--by minute`
@@ -56,15 +56,15 @@ pub(crate) struct OverviewSettings {
 #[derive(Debug, clap::Args)]
 pub(crate) struct AuditSettings {
     /// Operator whose changes are shown
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new(), value_name = "NAME")]
     operator: Option<String>,
 
     /// Account whose changes, and those of its keys, are shown
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new(), value_name = "NAME")]
     account: Option<String>,
 
     /// Key whose changes are shown
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new(), value_name = "ID")]
     key: Option<String>,
 
     /// Time before now that is shown, as in 7d
@@ -84,15 +84,16 @@ pub(crate) struct AuditSettings {
 #[group(id = "subject", required = true, multiple = true, args = ["request_id", "account", "key"])]
 pub(crate) struct ExplainSettings {
     /// X-Request-Id of a refused request
-    #[arg(value_name = "REQUEST_ID")]
+    #[arg(value_parser = NonEmptyStringValueParser::new(), value_name = "REQUEST_ID")]
     request_id: Option<String>,
 
     /// Account whose refused requests are explained; with `REQUEST_ID`, the account of that request
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new(), value_name = "NAME")]
     account: Option<String>,
 
     /// Key whose refused requests are explained
-    #[arg(long, value_name = "ID", conflicts_with_all = ["request_id", "account"])]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new(), value_name = "ID")]
+    #[arg(conflicts_with_all = ["request_id", "account"])]
     key: Option<String>,
 
     #[command(flatten)]

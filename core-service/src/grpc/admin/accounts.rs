@@ -63,20 +63,28 @@ pub(super) async fn update(call: Call, request: UpdateAccountRequest) -> Result<
     Ok(UpdateAccountResponse { account: Some(convert::account(&account)) })
 }
 
+/// Fields of an account that requests may change, and those that are ignored in them.
+const CHANGEABLE: [&str; 3] = ["name", "plan", "limits"];
+const READ_ONLY: [&str; 4] = ["id", "create_time", "suspend_time", "suspend_reason"];
+
 /// Returns the changes. Only fields in the mask are read.
 fn account_update(values: &pb::Account, mask: &[String]) -> Result<AccountUpdate> {
     let names = |path: &str| mask.iter().any(|named| named == path);
-    let is_known = |path: &String| ["name", "plan", "limits"].contains(&path.as_str());
-    if mask.is_empty() || !mask.iter().all(is_known) {
+    let is_known = |path: &String| CHANGEABLE.iter().chain(&READ_ONLY).any(|known| known == path);
+    if !CHANGEABLE.into_iter().any(names) || !mask.iter().all(is_known) {
         return Err(convert::refuse("update_mask", "must name some of name, plan, limits"));
     }
     let name = names("name").then(|| AccountName::parse_field("name", &values.name)).transpose()?;
     let plan = match (names("plan"), names("limits")) {
         (true, _) => {
-            // A client that sends back a whole account also sends the fixed limits of its plan.
             let is_enterprise = values.plan == i32::from(pb::Plan::Enterprise);
-            let limits = values.limits.filter(|_| is_enterprise || names("limits"));
-            Some(PlanUpdate::Plan(convert::plan(values.plan, limits)?))
+            match values.limits.filter(|_| is_enterprise || names("limits")) {
+                // A client that sends back a whole account also sends the fixed limits of its plan.
+                Some(limits) if !is_enterprise && READ_ONLY.into_iter().any(names) => {
+                    Some(PlanUpdate::SentBack(convert::plan(values.plan, None)?, convert::quota(limits)))
+                }
+                limits => Some(PlanUpdate::Plan(convert::plan(values.plan, limits)?)),
+            }
         }
         (false, true) => {
             let limits = Some(values.limits.unwrap_or_default());

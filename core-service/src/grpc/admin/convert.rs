@@ -10,7 +10,7 @@ pub(super) use crate::grpc::convert::{refuse, refused};
 use crate::{
     domain::{
         Account, AccountName, ApiKeyRecord, Ban, KeyId, KeyState, Operator, PageSize, PageTokens,
-        PetStoreError, Plan, Remark, Role, Violation, Violations,
+        PetStoreError, Plan, Quota, Remark, Role, Violation, Violations,
     },
     grpc::{call::Result, convert},
     store::ban_message,
@@ -94,11 +94,15 @@ pub(super) fn plan_name(number: i32) -> Result<Option<&'static str>, Violation> 
 /// Parses a plan with its limits. Limits are refused for plans other than enterprise, whose limits are fixed.
 pub(super) fn plan(number: i32, limits: Option<pb::Limits>) -> Result<Plan, Violations> {
     let name = plan_name(number)?.ok_or(Violation::new("plan", "is required"))?;
-    // 0 is refused like a negative number.
-    let number = |number: i64| u64::try_from(number).unwrap_or_default();
     let (per_minute, per_day) =
-        limits.map(|limits| (number(limits.per_minute), number(limits.per_day))).unzip();
+        limits.map(quota).map(|Quota { per_minute, per_day }| (per_minute, per_day)).unzip();
     Plan::parse(name, per_minute, per_day)
+}
+
+/// Returns limits, which may be invalid: a negative number is 0, which is refused as well.
+pub(super) fn quota(limits: pb::Limits) -> Quota {
+    let number = |number: i64| u64::try_from(number).unwrap_or_default();
+    Quota { per_minute: number(limits.per_minute), per_day: number(limits.per_day) }
 }
 
 pub(super) fn account(account: &Account) -> pb::Account {
@@ -141,6 +145,7 @@ pub(super) fn key(key: &ApiKeyRecord, ban: Option<&Ban>, now: UnixMillis) -> pb:
         account_id: key.account_id.0,
         label: key.label.as_ref().map(Remark::as_str).unwrap_or_default().to_owned(),
         environment: environment.into(),
+        prefix: key.environment.key_prefix().to_owned(),
         last_four: key.last_four.clone(),
         state: state as i32,
         create_time: Some(key.created_at.to_timestamp()),

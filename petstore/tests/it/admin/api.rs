@@ -297,6 +297,22 @@ async fn a_number_too_large_for_any_type_is_refused_by_the_name_of_its_member() 
 }
 
 #[tokio::test]
+async fn an_account_can_be_got_edited_and_sent_back() {
+    let shop = TestShop::open().await;
+    let boss = shop.admin().with_header("authorization", &operator(&shop, "boss", Role::Admin).await);
+    boss.post("/admin/v1/accounts", &json!({ "name": "shop", "plan": "free" })).await.assert_status(201);
+    boss.post("/admin/v1/accounts/shop/suspend", &json!({ "reason": "late" })).await.assert_status(200);
+    let mut account = boss.get("/admin/v1/accounts/shop").await.assert_status(200).json();
+    let sent_back = boss.send("PATCH", "/admin/v1/accounts/shop", &[], account.to_string()).await;
+    assert_eq!(sent_back.assert_status(200).json(), account);
+    account["name"] = "zoo".into();
+    account["plan"] = "pro".into();
+    let edited = boss.send("PATCH", "/admin/v1/accounts/shop", &[], account.to_string()).await;
+    account["limits"] = json!({ "perMinute": 300, "perDay": 10_000 });
+    assert_eq!(edited.assert_status(200).json(), account);
+}
+
+#[tokio::test]
 async fn a_viewer_reads_and_is_refused_every_change() {
     let shop = TestShop::open().await;
     let viewer = shop.admin().with_header("authorization", &operator(&shop, "eve", Role::Viewer).await);

@@ -41,6 +41,25 @@ async fn a_mistyped_command_flag_or_variable_gets_a_suggestion() {
 }
 
 #[tokio::test]
+async fn an_empty_filter_is_refused_as_in_the_admin_api() {
+    let installation = petstore();
+    installation.json(&["migrate", "up"]).await;
+    for args in [
+        ["account", "list", "--name", ""].as_slice(),
+        &["key", "list", "--account", ""],
+        &["audit", "--operator", ""],
+        &["audit", "--account", ""],
+        &["audit", "--key", ""],
+        &["usage", "--account", "shop", "--by", "minute", "--key", ""],
+        &["explain", "--account", ""],
+        &["explain", "--key", ""],
+        &["explain", ""],
+    ] {
+        installation.run(args).await.assert_refused(2, &["a value is required"]);
+    }
+}
+
+#[tokio::test]
 async fn no_refusal_shows_internals() {
     let installation = petstore();
     installation.json(&["migrate", "up"]).await;

@@ -15,6 +15,9 @@ async fn every_command_says_the_same_on_the_store_and_from_another_machine() {
     let keys = machines.json(&["key", "list", "--account", ACCOUNT]).await;
     let id = keys["keys"][0]["id"].as_str().unwrap();
     assert!(key.ends_with(keys["keys"][0]["lastFour"].as_str().unwrap()), "{keys}");
+    assert!(key.starts_with(keys["keys"][0]["prefix"].as_str().unwrap()), "{keys}");
+    let listed = machines.run(&["key", "list", "--account", ACCOUNT]).await.stdout;
+    assert!(listed.contains("BEGINS WITH  ENDS IN") && listed.contains("pet_live_"), "{listed}");
     machines.json(&["ban", "add", id, "--for", "1h", "--reason", "open invoice"]).await;
     let unknown = "018f0000-0000-7000-8000-000000000000";
     for args in [

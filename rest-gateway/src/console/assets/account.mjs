@@ -79,7 +79,7 @@ async function keysOf(account) {
 export const KEY_COLUMNS = [
   ["Key", (key) => keyLink(key.id, keyName(key))],
   ["State", keyStateTag],
-  ["Ends with", (key) => element("code", {}, key.lastFour)],
+  ["Begins and ends with", (key) => element("code", {}, `${key.prefix ?? ""}…${key.lastFour}`)],
   ["Created", (key) => moment(key.createTime)],
   ["Last used", (key) => moment(key.lastUseTime)],
   ["Expires", (key) => moment(key.expireTime)],

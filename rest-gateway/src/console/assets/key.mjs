@@ -31,7 +31,7 @@ export async function keyPage({ subject: id, isAdmin, again }) {
         ["Account", accountLink(key.account)],
         ["Label", key.label || element("span", { class: "nothing" }, "none")],
         ["Environment", capitalized(word(key.environment, "ENVIRONMENT"))],
-        ["Ends with", element("code", {}, key.lastFour)],
+        ["Begins and ends with", element("code", {}, `${key.prefix ?? ""}…${key.lastFour}`)],
         ["Identifier", element("code", {}, key.id)],
         ["Created", moment(key.createTime)],
         ["Last used", moment(key.lastUseTime)],

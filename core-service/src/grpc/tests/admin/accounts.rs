@@ -63,13 +63,37 @@ async fn an_update_changes_the_fields_of_its_mask() {
     assert_eq!(refusal.message(), "per-minute must be from 1 to 1000000000");
     let business = pb::Account { plan: pb::Plan::Business.into(), ..numbers(limits(7, 70)) };
     assert_eq!(change(business, &["plan"]).await.unwrap().limits, limits(1_000, 100_000));
-    for paths in [&[][..], &["id"], &["name", "create_time"]] {
+    for paths in [&[][..], &["id"], &["id", "create_time"], &["plan", "colour"]] {
         assert_eq!(
             reason(&change(pb::Account::default(), paths).await.unwrap_err()),
             "INVALID_PARAMETER",
             "{paths:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_whole_account_can_be_edited_and_sent_back() {
+    const ALL: [&str; 7] = ["id", "name", "plan", "limits", "create_time", "suspend_time", "suspend_reason"];
+    let shop = Shop::open().await;
+    let mut admin = local(&shop);
+    admin.create_account(new_account("acme")).await.unwrap();
+    let get = pb::GetAccountRequest { account: "acme".into(), ..Default::default() };
+    let free = admin.get_account(get).await.unwrap().into_inner().account.unwrap();
+    let mut change = async |now: &str, values: pb::Account| {
+        let changed = admin.update_account(update(now, values, &ALL)).await;
+        changed.map(|it| it.into_inner().account.unwrap())
+    };
+    assert_eq!(change("acme", free.clone()).await.unwrap(), free, "unchanged");
+    let renamed = change("acme", pb::Account { name: "zoo".into(), ..free.clone() }).await.unwrap();
+    assert_eq!(renamed, pb::Account { name: "zoo".into(), ..free.clone() });
+    let pro = pb::Account { plan: pb::Plan::Pro.into(), id: 99, ..renamed.clone() };
+    let limits = Some(pb::Limits { per_minute: 300, per_day: 10_000 });
+    assert_eq!(change("zoo", pro.clone()).await.unwrap(), pb::Account { limits, id: free.id, ..pro });
+
+    let own = pb::Account { limits: Some(pb::Limits { per_minute: 7, per_day: 70 }), ..renamed };
+    let refusal = change("zoo", own).await.unwrap_err();
+    assert_eq!(refusal.message(), "plan must be enterprise to have numbers of its own");
 }
 
 #[tokio::test]
