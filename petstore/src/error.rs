@@ -26,6 +26,9 @@ pub(crate) enum CliError {
     /// The data that would be lost was shown, and nothing was changed.
     #[error("nothing was changed; the same command with --yes reverts these changes and deletes their data")]
     NotConfirmed,
+    /// A change that would shut operators out, and its consequence.
+    #[error("{0}; add --force to confirm")]
+    NotForced(String),
     #[error(transparent)]
     Print(#[from] PrintError),
     /// A key or token was created and could not be printed.
@@ -117,6 +120,7 @@ impl CliError {
             | Self::Print(_)
             | Self::SecretNotShown { .. }
             | Self::Declined(_)
+            | Self::NotForced(_)
             | Self::NotReady
             | Self::Write { .. } => 1,
         })

@@ -323,6 +323,7 @@ test("what shuts operators out is confirmed twice, and a new token brings them b
   await page.getByRole("dialog").getByRole("button", { name: "Revoke first" }).click();
   const second = page.getByRole("dialog", { name: "Revoke your own token?" });
   await second.getByText("first is the last admin").waitFor();
+  assert.doesNotMatch(await second.textContent(), /force/);
   await screenshot(page, "console-second-confirmation");
   await second.getByRole("button", { name: "Cancel" }).click();
   await asks(page, "GET", "operators/current").then(({ name }) => assert.equal(name, "first"));

@@ -69,7 +69,7 @@ errors! {
         } => A::TooManyAttempts.code(),
         /// A change after which only the store itself could administer the service, or the caller could not.
         /// It must be forced.
-        #[error("{message}; set force to do it anyway")]
+        #[error("{message}; send `force: true` to confirm")]
         ForceRequired {
             /// The consequence.
             message: String,

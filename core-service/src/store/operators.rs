@@ -292,11 +292,11 @@ async fn refuse_lockout(
     let admins = admins.all(transaction).await?;
     let message = if operator.role == Role::Admin && admins.len() <= 1 {
         format!(
-            "{} is the last admin: afterwards only commands on the store itself can change anything",
+            "{} is the last admin: after this, only `petstore` on the database host can make changes",
             operator.name
         )
     } else if actor.operator == operator.name {
-        format!("{} is you: afterwards your token and your sessions are worth nothing", operator.name)
+        format!("{} is you: this revokes your own token and ends your sessions", operator.name)
     } else {
         return Ok(());
     };

@@ -67,11 +67,14 @@ pub(crate) fn run(AdminCommand { command, settings }: AdminCommand<OperatorComma
             confirmation.ask(&format!("revoke the token of operator {name}?"))?;
             let revoke = |force| settings.call("RevokeOperator", &json!({ "name": name, "force": force }));
             let revoked = match revoke(force) {
-                // The core's refusal names the operators who would be locked out.
-                Err(CliError::Core(refusal))
-                    if refusal.status().code() == Code::FailedPrecondition && confirmation.can_ask() =>
-                {
-                    confirmation.ask(&format!("{refusal}. Revoke it anyway?"))?;
+                Err(CliError::Core(refusal)) if refusal.status().code() == Code::FailedPrecondition => {
+                    // After the last semicolon are the words for clients of the API.
+                    let said = refusal.to_string();
+                    let consequence = said.rsplit_once("; ").map_or(&*said, |(consequence, _)| consequence);
+                    if !confirmation.can_ask() {
+                        return Err(CliError::NotForced(consequence.to_owned()));
+                    }
+                    confirmation.ask(&format!("{consequence}. Revoke it anyway?"))?;
                     revoke(true)
                 }
                 answer => answer,

@@ -42,7 +42,7 @@ const EXAMPLES: &str = include_str!("examples.txt");
 const EXIT_STATUS: [&str; 4] = [
     "0: the command succeeded.",
     "1: it failed; one line on stderr has the reason.",
-    "2: an argument or a setting is invalid; nothing was done.",
+    "2: an argument or a setting is invalid, or migrate down lacks --yes; nothing was done.",
     "3: the account, key, operator or refusal in its arguments does not exist.",
 ];
 

@@ -94,11 +94,9 @@ fn note(requests: &str, in_log: &str, account: Option<&Account>, is_refused_now:
         }
     };
     format!(
-        "No refusal of {requests} is kept, but there may have been one: refusals are sampled, and reported \
-         every 5 seconds. A sample is kept for 24 hours of each account's refusals for each limit, ban or \
-         suspension, and for keys that are missing, unknown, revoked or expired; answers 400, 404, 405, 413, \
-         415 and 5xx are only in the log. {state} To find the request, search the log of the gateways \
-         for {in_log}."
+        "No record found for {requests}. Only a sample of refusals is kept, for 24 hours and with a delay of \
+         some seconds, so it may still have been refused. Answers 400, 404, 405, 413, 415 and 5xx are only \
+         in the log. {state} Search the log of the gateways for {in_log}."
     )
 }
 
@@ -234,6 +232,8 @@ impl State {
         // A new plan has another limit, which applies in the current window.
         let quota = account.map(|account| account.plan.quota());
         let is_limit = |quota: u64| i64::try_from(quota) == Ok(limit);
+        // An operator lifted or replaced it: the store is authoritative.
+        let is_cut_short = matches!(cause, C::LimiterBan | C::OperatorBan) && runs && fact.is_none();
         let in_force = match cause {
             C::MinuteLimit => runs && quota.is_some_and(|quota| is_limit(quota.per_minute)),
             C::DayLimit => runs && quota.is_some_and(|quota| is_limit(quota.per_day)),
@@ -246,11 +246,19 @@ impl State {
         let period = since.zip(until).map(|(since, until)| {
             let is_of_several = group.is_some_and(|group| group.first < since);
             let last = if is_of_several { ", most recently" } else { "" };
-            format!("{last} from {since} until {}", until.ceil_to_sec())
+            let until = until.ceil_to_sec();
+            if is_cut_short {
+                return format!("{last} from {since}; the ban was to end at {until}, but ended earlier");
+            }
+            format!("{last} from {since} until {until}")
         });
         let refused = group.map_or(String::new(), |Group { newest, first, requests, .. }| match requests {
             1 => format!("; request {} was refused at {first}", newest.request_id),
-            _ => format!("; {requests} requests were refused from {first} to {}", newest.at),
+            // Gateways report a sample, so there may have been more, before and after.
+            _ => format!(
+                "; at least {requests} requests were refused, those on record from {first} to {}",
+                newest.at
+            ),
         });
         let reason = fact.and_then(|fact| fact.reason);
         let values = [
@@ -273,7 +281,7 @@ impl State {
             key_id: key_id.map(|id| id.to_string()).unwrap_or_default(),
             limit,
             start_time: since.or(group.map(|group| group.first)).map(UnixMillis::to_timestamp),
-            end_time: until.map(UnixMillis::to_timestamp),
+            end_time: until.filter(|_| !is_cut_short).map(UnixMillis::to_timestamp),
             in_force,
             refused_requests: group.map_or(0, |group| group.requests),
             last_request_id: newest.map(|newest| newest.request_id.clone()).unwrap_or_default(),

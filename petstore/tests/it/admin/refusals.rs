@@ -70,10 +70,9 @@ async fn a_request_over_the_limit_is_explained_by_limit_window_and_remedy() {
     let note = unknown["note"].as_str().unwrap();
     assert!(
         note.starts_with(&format!(
-            "No refusal of request some-other-request of account {account} is kept, but"
-        )) && note.contains("refusals are sampled")
-            && note.contains(&format!("Account {account} is not suspended"))
-            && note.ends_with("search the log of the gateways for request_id=some-other-request."),
+            "No record found for request some-other-request of account {account}. Only a sample"
+        )) && note.contains(&format!("Account {account} is not suspended"))
+            && note.ends_with("Search the log of the gateways for request_id=some-other-request."),
         "{note}"
     );
 }

@@ -210,8 +210,7 @@ async fn an_invalid_or_readable_token_file_is_refused_and_not_repeated() {
 async fn explain_exits_with_3_and_names_the_log_if_no_refusal_is_stored() {
     let machines = TwoMachines::start().await;
     let exit = machines.run(&["explain", "a-request"]).await;
-    let answered =
-        ("No refusal of request a-request is kept, but there may have been one: ", "request_id=a-request.\n");
+    let answered = ("No record found for request a-request. Only a sample ", "request_id=a-request.\n");
     assert!(exit.stdout.starts_with(answered.0) && exit.stdout.ends_with(answered.1), "{exit:?}");
     assert_eq!(
         (exit.code, exit.stderr.as_str()),

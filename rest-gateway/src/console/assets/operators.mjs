@@ -62,7 +62,7 @@ async function revoke({ name }, own, again) {
   let consequence = "";
   const unlessForced = (error) => {
     if (error.code !== "FORCE_REQUIRED") throw error;
-    consequence = error.message.replace(/;[^;]*\bforce\b.*/, ".");
+    consequence = error.message.replace(/; [^;]*$/, "."); // without the words for clients of the API
   };
   const done = await ask({
     title: `Revoke the token of ${name}?`,

@@ -164,12 +164,13 @@ async fn the_last_admin_and_oneself_are_revoked_only_with_force() {
         };
         answer.map(drop).map_err(|refusal| (reason(&refusal), refusal.message().to_owned()))
     };
-    let refused =
-        |message: &str| Err(("FORCE_REQUIRED".to_owned(), format!("{message}; set force to do it anyway")));
-    let own = "ann is you: afterwards your token and your sessions are worth nothing";
+    let refused = |message: &str| {
+        Err(("FORCE_REQUIRED".to_owned(), format!("{message}; send `force: true` to confirm")))
+    };
+    let own = "ann is you: this revokes your own token and ends your sessions";
     assert_eq!(revoke(Some(&ann), "ann", false).await, refused(own));
     assert_eq!(revoke(Some(&ann), "bea", false).await, Ok(()));
-    let last = "ann is the last admin: afterwards only commands on the store itself can change anything";
+    let last = "ann is the last admin: after this, only `petstore` on the database host can make changes";
     assert_eq!(revoke(Some(&ann), "ann", false).await, refused(last));
     assert_eq!(revoke(None, "ann", false).await, refused(last));
     assert_eq!(revoke(Some(&ann), "vera", false).await, Ok(()));

@@ -147,6 +147,7 @@ async fn every_cause_has_its_own_sentence() {
     let shop = Shop::open().await;
     let (account_id, key_id) = acme(&shop).await;
     let window = "from 2027-01-15T08:00:00Z until 2027-01-15T08:01:00Z";
+    let lifted = "from 2027-01-15T08:00:00Z; the ban was to end at 2027-01-15T08:01:00Z, but ended earlier";
     let causes = [
         (C::MinuteLimit, format!("Account acme used up its 60 requests a minute {window}")),
         (C::DayLimit, "Account acme used up its 60 requests of the UTC day 2027-01-15".to_owned()),
@@ -155,8 +156,8 @@ async fn every_cause_has_its_own_sentence() {
             C::AddressLimit,
             format!("The client's address used up its 60 requests without a valid key {window}"),
         ),
-        (C::LimiterBan, format!("Key {key_id} was banned because it kept sending after 429 {window}")),
-        (C::OperatorBan, format!("Key {key_id} was banned by an operator {window}")),
+        (C::LimiterBan, format!("Key {key_id} was banned because it kept sending after 429 {lifted}")),
+        (C::OperatorBan, format!("Key {key_id} was banned by an operator {lifted}")),
         (C::AccountSuspended, "Account acme was suspended, but no longer is".to_owned()),
         (C::KeyRevoked, format!("Key {key_id} was revoked at 2027-01-15T08:00:00Z")),
         (C::KeyExpired, format!("Key {key_id} expired at 2027-01-15T08:00:00Z")),
@@ -254,10 +255,8 @@ async fn a_request_id_that_others_use_hides_no_account() {
 async fn without_a_stored_refusal_the_answer_explains_sampling_and_names_the_log() {
     let shop = Shop::open().await;
     let (account_id, key_id) = acme(&shop).await;
-    let sampled = "is kept, but there may have been one: refusals are sampled, and reported every 5 \
-                   seconds. A sample is kept for 24 hours of each account's refusals for each limit, ban or \
-                   suspension, and for keys that are missing, unknown, revoked or expired; answers 400, 404, \
-                   405, 413, 415 and 5xx are only in the log.";
+    let sampled = "Only a sample of refusals is kept, for 24 hours and with a delay of some seconds, so it \
+                   may still have been refused. Answers 400, 404, 405, 413, 415 and 5xx are only in the log.";
     let healthy = "Account acme is not suspended, and the current state of its keys refuses no request.";
     let of_request =
         |account: &str| pb::ExplainRefusalRequest { account: account.into(), ..request("order-67") };
@@ -273,8 +272,7 @@ async fn without_a_stored_refusal_the_answer_explains_sampling_and_names_the_log
         (of_key(&key_id), &format!("key {key_id}"), healthy, &format!("key_id={key_id}")),
     ] {
         let note = format!(
-            "No refusal of {requests} {sampled} {state} To find the request, search the log of the gateways \
-             for {in_log}."
+            "No record found for {requests}. {sampled} {state} Search the log of the gateways for {in_log}."
         );
         let expected = pb::ExplainRefusalResponse { explanations: vec![], note };
         assert_eq!(answer(&shop, asked).await, expected);
@@ -350,13 +348,15 @@ async fn explanations_of_an_account_include_current_refusals() {
     let explanations_of_account = explanations(&shop, of_account("acme")).await;
     assert_eq!(explanations_of_account[0].last_request_id, "request-3");
     let sentence = "Account acme used up its 60 requests a minute, most recently from 2027-01-15T08:01:32Z \
-                    until 2027-01-15T08:02:30Z; 9 requests were refused from 2027-01-15T08:00:02Z to \
-                    2027-01-15T08:01:32Z.";
+                    until 2027-01-15T08:02:30Z; at least 9 requests were refused, those on record from \
+                    2027-01-15T08:00:02Z to 2027-01-15T08:01:32Z.";
     assert_eq!(explanations_of_account[1].sentence, sentence);
 
     local(&shop).lift_ban(pb::LiftBanRequest { key_id: key_id.clone() }).await.unwrap();
     let explanations_later = explanations(&shop, of_key(&key_id)).await;
     assert!(explanations_later.iter().all(|it| !it.in_force), "{explanations_later:?}");
+    let lifted = explanations_later.iter().find(|it| it.cause() == C::OperatorBan).unwrap();
+    assert_eq!((lifted.end_time, lifted.sentence.contains("but ended earlier")), (None, true), "{lifted:?}");
     shop.hand.advance(Duration::from_hours(24) + Duration::from_secs(1));
     assert_eq!(explanations(&shop, of_account("acme")).await, [], "of the last 24 hours");
 }
