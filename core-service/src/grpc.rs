@@ -39,7 +39,7 @@ mod status;
 mod store_service;
 mod usage_service;
 
-pub use access::{InvalidTls, RequiredToken, Security, TlsFiles};
+pub use access::{InvalidTls, RequiredTls, RequiredToken, Security, TlsFiles};
 pub(crate) use admin::Guesses;
 pub use batch_service::in_process;
 pub(crate) use call::CallMetrics;

@@ -17,15 +17,21 @@ use super::{connection::ConnectionInfo, methods::Callers};
 /// Protection of the gRPC port. By default there is none: then only local users should be able to reach it.
 #[derive(Clone, Debug, Default)]
 pub struct Security {
-    tls: Option<ServerTlsConfig>,
+    tls: Option<RequiredTls>,
     token: Option<RequiredToken>,
     /// `true` if callers must show a certificate, which the TLS handshake verifies.
     requires_certificate: bool,
 }
 
-/// Token that callers must show. Clones share it, so it can be replaced while the port is served.
+/// Tokens of which callers must show one. Clones share them, so they can be replaced while the port is
+/// served.
 #[derive(Clone, Debug)]
-pub struct RequiredToken(Arc<RwLock<ServiceToken>>);
+pub struct RequiredToken(Arc<RwLock<Vec<ServiceToken>>>);
+
+/// TLS of the port. Clones share it, so its certificate can be replaced while the port is served. Open
+/// connections continue.
+#[derive(Clone, Debug)]
+pub struct RequiredTls(Arc<RwLock<Server>>);
 
 /// Contents of PEM files.
 #[derive(Clone)]
@@ -58,22 +64,14 @@ impl Security {
     ///
     /// If the files cannot be used.
     pub fn with_tls(self, files: &TlsFiles) -> Result<Self, InvalidTls> {
-        let mut tls = ServerTlsConfig::new()
-            .identity(Identity::from_pem(&files.certificate, &files.key))
-            .timeout(Duration::from_secs(5)); // of the handshake
-        if let Some(authority) = &files.client_ca {
-            // A wrong certificate ends the handshake. A missing one is refused by the call instead, so that
-            // health stays open and the caller learns the reason.
-            tls = tls.client_ca_root(Certificate::from_pem(authority)).client_auth_optional(true);
-        }
-        Server::builder().tls_config(tls.clone()).map_err(InvalidTls)?;
+        let tls = RequiredTls(Arc::new(RwLock::new(files.server()?)));
         Ok(Self { tls: Some(tls), requires_certificate: files.client_ca.is_some(), ..self })
     }
 
-    /// Serves only callers that send this token.
+    /// Serves only callers that send one of these tokens.
     #[must_use]
-    pub fn with_token(self, token: ServiceToken) -> Self {
-        Self { token: Some(RequiredToken(Arc::new(RwLock::new(token)))), ..self }
+    pub fn with_tokens(self, tokens: Vec<ServiceToken>) -> Self {
+        Self { token: Some(RequiredToken(Arc::new(RwLock::new(tokens)))), ..self }
     }
 
     /// Returns the token that callers must show, if there is one.
@@ -82,15 +80,21 @@ impl Security {
         self.token.clone()
     }
 
+    /// Returns the TLS of the port, if it has TLS.
+    #[must_use]
+    pub fn tls(&self) -> Option<RequiredTls> {
+        self.tls.clone()
+    }
+
     /// Returns `true` if callers must authenticate.
     #[must_use]
     pub fn knows_its_callers(&self) -> bool {
         self.requires_certificate || self.token.is_some()
     }
 
-    /// Returns the TLS settings, which are not needed after the server has them.
-    pub(super) fn take_tls(&mut self) -> Option<ServerTlsConfig> {
-        self.tls.take()
+    /// Returns the server of a new connection, with the TLS of this moment.
+    pub(super) fn server(&self) -> Server {
+        self.tls.as_ref().map_or_else(Server::builder, |tls| tls.0.read().clone())
     }
 
     /// Returns the caller if it may call; `None` if the method is open to everyone.
@@ -118,16 +122,44 @@ impl Security {
     }
 }
 
+impl RequiredTls {
+    /// Replaces the certificate and the authority, for new connections.
+    ///
+    /// # Errors
+    ///
+    /// If the files cannot be used. The old ones stay in use then.
+    pub fn replace(&self, files: &TlsFiles) -> Result<(), InvalidTls> {
+        *self.0.write() = files.server()?;
+        Ok(())
+    }
+}
+
+impl TlsFiles {
+    /// Returns a server with TLS.
+    fn server(&self) -> Result<Server, InvalidTls> {
+        let mut tls = ServerTlsConfig::new()
+            .identity(Identity::from_pem(&self.certificate, &self.key))
+            .timeout(Duration::from_secs(5)); // of the handshake
+        if let Some(authority) = &self.client_ca {
+            // A wrong certificate ends the handshake. A missing one is refused by the call instead, so that
+            // health stays open and the caller learns the reason.
+            tls = tls.client_ca_root(Certificate::from_pem(authority)).client_auth_optional(true);
+        }
+        Server::builder().tls_config(tls).map_err(InvalidTls)
+    }
+}
+
 impl RequiredToken {
-    /// Replaces the token that callers must show.
-    pub fn replace(&self, token: ServiceToken) {
+    /// Replaces the tokens of which callers must show one.
+    pub fn replace(&self, tokens: Vec<ServiceToken>) {
         // No code panics while it holds the lock.
-        *self.0.write() = token;
+        *self.0.write() = tokens;
     }
 
-    /// Returns `true` if `shown` is the token.
+    /// Returns `true` if `shown` is one of the tokens. The time that this takes shows which one it is, and
+    /// nothing of its text.
     fn is(&self, shown: &[u8]) -> bool {
-        self.0.read().is(shown)
+        self.0.read().iter().any(|token| token.is(shown))
     }
 }
 

@@ -13,7 +13,7 @@ use futures_util::{FutureExt, Stream, future::BoxFuture, stream};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, UnixListener},
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch},
     time,
 };
 use tokio_io_timeout::TimeoutStream;
@@ -61,7 +61,7 @@ pub(super) fn accept(
     listener: Listener,
     at_once: usize,
     shutdown: impl Future<Output = ()> + Send + 'static,
-) -> (impl Stream<Item = io::Result<Connection>>, CloseAll) {
+) -> (impl Stream<Item = Connection>, CloseAll) {
     let (close_all, uncut) = watch::channel(());
     let places = Arc::new(Semaphore::new(at_once));
     let end = shutdown.then(|()| time::sleep(LAST_ACCEPTS)).boxed();
@@ -80,7 +80,7 @@ pub(super) fn accept(
             match accepted {
                 Ok((socket, peer)) => {
                     let connection = Connection::new(socket, peer, place, uncut.clone());
-                    return Some((Ok(connection), (listener, places, uncut, end)));
+                    return Some((connection, (listener, places, uncut, end)));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
@@ -107,6 +107,8 @@ pub(super) struct Connection {
     socket: Pin<Box<TimeoutStream<Box<dyn Socket>>>>,
     cut: BoxFuture<'static, ()>,
     info: ConnectionInfo,
+    /// Dropped with the connection.
+    open: Option<oneshot::Sender<()>>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -123,7 +125,14 @@ impl Connection {
         socket.set_write_timeout(Some(Duration::from_secs(10)));
         let cut = async move { while uncut.changed().await.is_ok() {} };
         let info = ConnectionInfo { budgets: Budgets::divided_by(LIMITS.connection_share), peer };
-        Self { socket: Box::pin(socket), cut: cut.boxed(), info, _place: place }
+        Self { socket: Box::pin(socket), cut: cut.boxed(), info, open: None, _place: place }
+    }
+
+    /// Returns a future that completes when the connection is dropped. To be called once.
+    pub(super) fn closed(&mut self) -> impl Future<Output = ()> + Send + use<> {
+        let (open, closed) = oneshot::channel();
+        self.open = Some(open);
+        closed.map(drop)
     }
 
     /// Fails if the connection is cut. HTTP/2 always has a read pending, so a cut is noticed at once.
@@ -210,7 +219,7 @@ mod tests {
         let _second = connections.next().await;
         assert!(poll!(connections.next()).is_pending(), "a third was accepted");
         drop(first);
-        assert!(connections.next().await.unwrap().is_ok());
+        assert!(connections.next().await.is_some());
     }
 
     #[tokio::test]

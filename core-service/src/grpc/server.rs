@@ -1,9 +1,16 @@
 //! The gRPC server on a socket, with services for tools such as grpcurl: health, which follows the store
 //! (`grpc.health.v1.Health`), and reflection of the public contract (`grpc.reflection.v1` and `v1alpha`).
 
-use std::{convert::Infallible, future::pending, io, pin::pin, time::Duration};
+use std::{
+    convert::Infallible,
+    future::{pending, ready},
+    io,
+    pin::pin,
+    time::Duration,
+};
 
-use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, Stream, StreamExt, future::BoxFuture, stream};
+use http::{Request, Response};
 use petstore_proto::{
     FILE_DESCRIPTOR_SET,
     admin::v1::admin_service_server,
@@ -11,12 +18,16 @@ use petstore_proto::{
 };
 use prost::Message;
 use prost_types::FileDescriptorSet;
-use tokio::{sync::oneshot, time};
-use tonic::{service::Routes, transport::Server};
+use tokio::{
+    sync::{oneshot, watch},
+    time,
+};
+use tonic::{body::Body, service::Routes};
 use tonic_health::{ServingStatus, server::HealthReporter};
 use tonic_reflection::server::Builder;
+use tower::Service;
 
-use super::{Listener, Security, connection, limits::LIMITS, receive, services};
+use super::{Listener, Security, connection, connection::Connection, limits::LIMITS, receive, services};
 use crate::{Core, store::Store};
 
 /// Maximum number of calls in flight on one connection: room for a gateway's reads and writes, 128 each, as
@@ -29,6 +40,10 @@ pub struct GrpcServerLimits {
     /// Maximum number of open connections; more wait until one closes. A gateway holds two, another client a
     /// few.
     pub connections: usize,
+    /// Mean time after which a connection gets GOAWAY. Calls in flight on it finish, and its client connects
+    /// again, which may lead to another core. The time of each connection is random, from three to five
+    /// quarters of this, so that clients do not return all at once, nor always in the same order.
+    pub connection_age: Duration,
     /// Time for calls in flight to end at shutdown before they are cut off.
     pub drain_deadline: Duration,
 }
@@ -42,7 +57,7 @@ pub struct GrpcServerLimits {
 /// If the transport fails.
 pub fn serve(
     listener: Listener,
-    mut security: Security,
+    security: Security,
     core: Core,
     shutdown: BoxFuture<'static, ()>,
     limits: GrpcServerLimits,
@@ -57,12 +72,58 @@ pub fn serve(
         };
 
         let (connections, close_all) = connection::accept(listener, limits.connections, shutdown);
-        let mut server = Server::builder();
-        if let Some(tls) = security.take_tls() {
-            server = server.tls_config(tls).map_err(io::Error::other)?;
+        let service = receive::guarded(routes.prepare(), security.clone(), core.calls.clone());
+        let mut serving = pin!(serve_each(connections, service, security, limits.connection_age));
+
+        let drained = async {
+            if drain_begins.await.is_ok() {
+                time::sleep(limits.drain_deadline).await;
+            } else {
+                pending::<()>().await; // the connections have ended already
+            }
+        };
+        tokio::select! {
+            () = &mut serving => Ok(()),
+            () = drained => {
+                tracing::warn!("cut off calls that were in flight at the drain deadline");
+                drop(close_all);
+                // A connection that does not end soon is abandoned.
+                let _ = time::timeout(Duration::from_secs(1), serving).await;
+                Ok(())
+            }
         }
-        let service = receive::guarded(routes.prepare(), security, core.calls.clone());
-        let serving = server
+    })
+}
+
+/// Serves each connection, with the certificate at its begin. At the end of `connections` the clients get
+/// GOAWAY, and the calls in flight are answered.
+async fn serve_each<S>(
+    connections: impl Stream<Item = Connection>,
+    service: S,
+    security: Security,
+    connection_age: Duration,
+) where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + 'static,
+{
+    let drain = watch::Sender::new(());
+    let mut connections = pin!(connections);
+    while let Some(mut connection) = connections.next().await {
+        let (open, mut drained, closed) = (drain.subscribe(), drain.subscribe(), connection.closed());
+        let end = async move {
+            tokio::select! {
+                _ = drained.changed() => {}
+                () = closed => {}
+            }
+        };
+        // The end comes after the connection in this stream, so that one accepted last is served, too.
+        let ends = end.into_stream().filter_map(|()| ready(None));
+        let incoming = stream::once(ready(Ok::<_, io::Error>(connection))).chain(ends);
+        let serving = security
+            .server()
+            .max_connection_age(connection_age.mul_f64(rand::random_range(0.75..=1.25)))
             .max_concurrent_streams(MAX_STREAMS)
             .concurrency_limit_per_connection(MAX_STREAMS as usize)
             .load_shed(true)
@@ -75,27 +136,16 @@ pub fn serve(
             .http2_max_local_error_reset_streams(Some(1_024))
             .http2_keepalive_interval(Some(Duration::from_secs(10)))
             .http2_keepalive_timeout(Some(Duration::from_secs(5)))
-            .serve_with_incoming_shutdown(service, connections, pending()); // until there are no more
-        let mut serving = pin!(serving);
-
-        let drained = async {
-            if drain_begins.await.is_ok() {
-                time::sleep(limits.drain_deadline).await;
-            } else {
-                pending::<()>().await; // the server has failed: its own result has the cause
+            .serve_with_incoming_shutdown(service.clone(), incoming, pending());
+        tokio::spawn(async move {
+            if let Err(error) = serving.await {
+                tracing::debug!(%error, "a connection failed");
             }
-        };
-        tokio::select! {
-            result = &mut serving => result.map_err(io::Error::other),
-            () = drained => {
-                tracing::warn!("cut off calls that were in flight at the drain deadline");
-                drop(close_all);
-                // A connection that does not end soon is abandoned.
-                let _ = time::timeout(Duration::from_secs(1), serving).await;
-                Ok(())
-            }
-        }
-    })
+            drop(open);
+        });
+    }
+    drain.send_replace(());
+    drain.closed().await;
 }
 
 /// The server as a whole, and its public services.

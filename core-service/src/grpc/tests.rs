@@ -62,12 +62,16 @@ impl Shop {
     }
 
     async fn serve(&self, drain_deadline: Duration) -> Server {
+        self.serve_renewing(drain_deadline, Duration::from_mins(1)).await
+    }
+
+    async fn serve_renewing(&self, drain_deadline: Duration, connection_age: Duration) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let stopped = async { stopped.await.unwrap_or_default() };
         let (listener, security) = (Listener::Tcp(listener), Security::default());
-        let limits = GrpcServerLimits { connections: 1_024, drain_deadline };
+        let limits = GrpcServerLimits { connections: 1_024, connection_age, drain_deadline };
         let task = tokio::spawn(serve(listener, security, self.core.clone(), Box::pin(stopped), limits));
         Server { address, stop, task }
     }

@@ -20,7 +20,7 @@ use petstore_gateway::{
 };
 use petstore_telemetry::metrics::{Collector, Collectors, IntGaugeVec, Sampled, gauges};
 use rustix::fs::{StatVfs, statvfs};
-use tokio::task::spawn_blocking;
+use tokio::{runtime::Handle, task::spawn_blocking};
 use tower::{ServiceExt, service_fn};
 
 use super::{
@@ -57,7 +57,7 @@ impl Process {
         let certificate = ports.https.as_ref().map(|(_, certificate)| certificate.clone());
         self.metrics.add(server::certificate_metrics(certificate.as_ref()));
         if let Some(certificate) = certificate {
-            self.reloads.add("the HTTPS certificate", move || {
+            self.reloads.add("the HTTPS certificate", [], move || {
                 certificate.reload().map_err(|error| error.to_string())
             });
         }
@@ -104,16 +104,22 @@ impl Process {
         limiter
     }
 
-    /// Returns the transport to the core, which SIGHUP replaces by one with a new token and new certificates.
+    /// Returns the transport to the core, which is replaced when the token or a certificate changes, and on
+    /// SIGHUP.
     pub(crate) fn reloadable(
         &mut self,
         transport: CoreTransport,
         settings: &CoreAddressSettings,
     ) -> CoreTransport {
         let current = Arc::new(RwLock::new(transport));
-        if settings.token.service_token_file.is_some() || settings.core_ca.is_some() {
+        let files =
+            [&settings.token.service_token_file, &settings.core_ca, &settings.core_cert, &settings.core_key];
+        let files: Vec<_> = files.into_iter().flatten().cloned().collect();
+        if !files.is_empty() {
             let (replaced, settings) = (Arc::clone(&current), settings.clone());
-            self.reloads.add("the token or certificate for the core", move || {
+            let runtime = Handle::current();
+            self.reloads.add("the token or certificate for the core", files, move || {
+                let _within = runtime.enter(); // a transport has background work
                 *replaced.write() = settings.connect().map_err(|error| error.to_string())?;
                 Ok(())
             });
@@ -138,9 +144,19 @@ impl Process {
         let BoundGrpc { listener, addr, file } = port;
         if let Some(required) = security.token() {
             let settings = settings.token.clone();
-            self.reloads.add("the token of gRPC callers", move || {
-                if let Some(token) = settings.token().map_err(|error| error.to_string())? {
-                    required.replace(token);
+            self.reloads.add("the token of gRPC callers", settings.service_token_file.clone(), move || {
+                if let Some(tokens) = settings.tokens().map_err(|error| error.to_string())? {
+                    required.replace(tokens);
+                }
+                Ok(())
+            });
+        }
+        if let Some(required) = security.tls() {
+            let files = [&settings.tls_cert, &settings.tls_key, &settings.tls_client_ca];
+            let (files, settings) = (files.into_iter().flatten().cloned(), settings.clone());
+            self.reloads.add("the certificate of the gRPC port", files, move || {
+                if let Some(files) = settings.tls_files().map_err(|error| error.to_string())? {
+                    required.replace(&files).map_err(|error| error.to_string())?;
                 }
                 Ok(())
             });
@@ -154,6 +170,7 @@ impl Process {
         });
         let limits = grpc::GrpcServerLimits {
             connections: self.connection_limits.grpc,
+            connection_age: settings.grpc_connection_age,
             drain_deadline: self.drain_deadline,
         };
         self.add("the gRPC port", Phase::ClosingGrpc, |end| {

@@ -1,14 +1,21 @@
 //! Start and end of a process that is run from the command line, and the files that it reads again.
 
-use std::{fmt, io, sync::Arc, time::Duration};
+use std::{
+    fmt, fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
-use futures_util::future::LocalBoxFuture;
+use futures_util::future::{LocalBoxFuture, join_all};
+use parking_lot::Mutex;
 use petstore_telemetry::logs;
+use sha2::{Digest as _, Sha256};
 use tokio::{
     runtime,
     signal::unix::{Signal, SignalKind, signal},
     task::spawn_blocking,
-    time::Instant,
+    time::{Instant, sleep},
 };
 
 use super::{Process, ProcessError, rlimits};
@@ -17,6 +24,9 @@ use crate::settings::{InvalidSetting, ProcessSettings};
 /// Interval within which a second signal does not mean "stop at once": a supervisor may signal the process
 /// and then its group, and a terminal signals its whole foreground group.
 const REPEATED_SIGNAL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Interval at which files are checked for a change.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// SIGTERM and SIGINT (Ctrl-C), which no longer end the process by themselves.
 #[derive(Debug)]
@@ -76,6 +86,7 @@ async fn until_signal(start: LocalBoxFuture<'_, Result<Process, ProcessError>>) 
         _ = signals.received() => return Ok(()), // as safe as a crash at this moment
     };
     process.addresses.print();
+    tokio::spawn(process.reloads.clone().watch());
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "ready");
 
     let ended = loop {
@@ -107,18 +118,32 @@ async fn until_signal(start: LocalBoxFuture<'_, Result<Process, ProcessError>>) 
 /// nothing.
 type Read = dyn Fn() -> Result<(), String> + Send + Sync;
 
+/// Part whose files can be read again. Clones share it.
+#[derive(Clone)]
+struct Reload {
+    /// Name of its files.
+    name: &'static str,
+    /// The files that are watched for changes.
+    watched: Vec<PathBuf>,
+    /// Their content when they were last read.
+    judged: Arc<Mutex<Vec<Option<Digest>>>>,
+    read: Arc<Read>,
+}
+
 /// Parts whose files can be read again while the process serves.
-#[derive(Default)]
-pub(crate) struct Reloads(Vec<(&'static str, Arc<Read>)>);
+#[derive(Clone, Default)]
+pub(crate) struct Reloads(Vec<Reload>);
 
 impl Reloads {
-    /// Adds a part, by the name of its files.
+    /// Adds a part, by the name of its files, which are also read again when one of `watched` changes.
     pub(crate) fn add(
         &mut self,
-        files: &'static str,
+        name: &'static str,
+        watched: impl IntoIterator<Item = PathBuf>,
         read: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) {
-        self.0.push((files, Arc::new(read)));
+        let (watched, read) = (watched.into_iter().collect(), Arc::new(read));
+        self.0.push(Reload { name, watched, judged: Arc::default(), read });
     }
 
     /// Reads all files again, and logs a line for each part. If files cannot be used, the old ones stay.
@@ -126,18 +151,60 @@ impl Reloads {
         if self.0.is_empty() {
             tracing::info!("reload: this process has no certificate or token to read again");
         }
-        for (files, read) in &self.0 {
-            let read = Arc::clone(read);
-            match spawn_blocking(move || read()).await.map_err(|error| error.to_string()).flatten() {
-                Ok(()) => tracing::info!("reload: {files} was read again"),
-                Err(error) => tracing::error!(error, "reload: {files} cannot be used, the old one stays"),
+        for reload in &self.0 {
+            reload.run().await;
+        }
+    }
+
+    /// Reads the files of a part again after a change. Never ends.
+    async fn watch(self) {
+        let parts = self.0.into_iter().filter(|reload| !reload.watched.is_empty());
+        join_all(parts.map(Reload::follow)).await;
+    }
+}
+
+impl Reload {
+    async fn run(&self) {
+        let (files, read) = (self.name, Arc::clone(&self.read));
+        *self.judged.lock() = self.content().await;
+        match spawn_blocking(move || read()).await.map_err(|error| error.to_string()).flatten() {
+            Ok(()) => tracing::info!("reload: {files} was read again"),
+            Err(error) => tracing::error!(error, "reload: {files} cannot be used, the old one stays"),
+        }
+    }
+
+    async fn follow(self) {
+        let mut last = self.content().await;
+        self.judged.lock().clone_from(&last);
+        loop {
+            sleep(WATCH_INTERVAL).await;
+            let now = self.content().await;
+            // Equal twice: otherwise the files may be half way through a replacement.
+            let is_settled = now == last;
+            last = now;
+            if is_settled && *self.judged.lock() != last {
+                self.run().await;
             }
         }
     }
+
+    /// Returns the digests of the watched files, `None` for one that cannot be read. Only reading shows every
+    /// change, and they are small.
+    async fn content(&self) -> Vec<Option<Digest>> {
+        let files = self.watched.clone();
+        spawn_blocking(move || files.iter().map(|file| digest(file)).collect()).await.unwrap_or_default()
+    }
+}
+
+/// SHA-256 digest of a file, which shows nothing of a secret in it.
+type Digest = [u8; 32];
+
+fn digest(file: &Path) -> Option<Digest> {
+    fs::read(file).ok().map(|content| Sha256::digest(content).into())
 }
 
 impl fmt::Debug for Reloads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|(files, _)| files)).finish()
+        f.debug_list().entries(self.0.iter().map(|reload| reload.name)).finish()
     }
 }

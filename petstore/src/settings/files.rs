@@ -86,24 +86,34 @@ fn unreadable(path: &Path, error: &io::Error) -> String {
 /// Settings of the token between gateways and cores.
 #[derive(Clone, Debug, clap::Args)]
 pub struct TokenSettings {
-    /// File with the token that gateways present to the core: 32 to 512 characters, mode 0600
+    /// File with the token that gateways present to the core: 32 to 512 characters, mode 0600. A second line
+    /// may hold another token that the core accepts, so that tokens can be replaced without an outage
     #[arg(long, env = "PETSTORE_SERVICE_TOKEN_FILE", value_name = "FILE")]
     pub service_token_file: Option<PathBuf>,
 }
 
 impl TokenSettings {
-    /// Returns the token, if one is set.
+    /// Returns the tokens, if a file is set: the first is sent, and all are accepted.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, is open to others or holds no token.
-    pub fn token(&self) -> Result<Option<ServiceToken>, InvalidSetting> {
-        let read = |file: &Path| {
-            ServiceToken::parse(secret(file)?.trim())
-                .map_err(|error| format!("in {}: {error}", file.display()))
-        };
-        let token = self.service_token_file.as_deref().map(read).transpose();
-        token.map_err(|reason| InvalidSetting::new("--service-token-file", reason))
+    /// If the file cannot be read, is open to others or does not hold one or two tokens.
+    pub fn tokens(&self) -> Result<Option<Vec<ServiceToken>>, InvalidSetting> {
+        let tokens = self.service_token_file.as_deref().map(service_tokens).transpose();
+        tokens.map_err(|reason| InvalidSetting::new("--service-token-file", reason))
+    }
+}
+
+/// Returns the tokens in a file, one in each line.
+fn service_tokens(file: &Path) -> Result<Vec<ServiceToken>, String> {
+    let written = secret(file)?;
+    let invalid = |reason: &str| format!("in {}: {reason}", file.display());
+    let lines = written.trim().lines().map(str::trim).filter(|line| !line.is_empty());
+    let tokens = lines.map(ServiceToken::parse).collect::<Result<Vec<_>, _>>().map_err(invalid)?;
+    match tokens.len() {
+        1 | 2 => Ok(tokens),
+        0 => Err(invalid("there is no service token")),
+        _ => Err(invalid("there are more than two service tokens")),
     }
 }
 
@@ -114,26 +124,43 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_token_is_read_from_a_file_that_is_closed_to_others() {
+    fn one_or_two_tokens_are_read_from_a_file_that_is_closed_to_others() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("token");
         let settings = TokenSettings { service_token_file: Some(file.clone()) };
-        let missing = settings.token().unwrap_err().to_string();
+        let missing = settings.tokens().unwrap_err().to_string();
         assert!(missing.starts_with("--service-token-file: cannot read "), "{missing}");
 
         fs::write(&file, "0123456789abcdef0123456789abcdef\n").unwrap();
         for mode in [0o644, 0o640, 0o604] {
             fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
-            let refusal = settings.token().unwrap_err().to_string();
+            let refusal = settings.tokens().unwrap_err().to_string();
             assert!(refusal.contains("mode 0600"), "{refusal}");
         }
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-        assert!(settings.token().unwrap().unwrap().is(b"0123456789abcdef0123456789abcdef"));
+        let exposed =
+            |tokens: Vec<ServiceToken>| tokens.iter().map(|token| token.expose().to_owned()).collect();
+        let read: Vec<_> = settings.tokens().unwrap().map(exposed).unwrap();
+        assert_eq!(read, ["0123456789abcdef0123456789abcdef"]);
+        let (old, new) = ("0".repeat(32), "1".repeat(32));
+        fs::write(&file, format!("{new}\r\n\n {old} \n")).unwrap();
+        let read: Vec<_> = settings.tokens().unwrap().map(exposed).unwrap();
+        assert_eq!(read, [new.clone(), old.clone()], "the first is the one to send");
 
-        fs::write(&file, "too short").unwrap();
-        let refusal = settings.token().unwrap_err().to_string();
-        assert!(refusal.contains("32 to 512") && !refusal.contains("too short"), "{refusal}");
-        assert!(TokenSettings { service_token_file: None }.token().unwrap().is_none());
+        let three = format!("{old}\n{new}\n{}\n", "2".repeat(32));
+        let with_a_short_one = format!("{old}\ntoo short");
+        for (written, reason) in [
+            ("too short", "32 to 512"),
+            (&with_a_short_one, "32 to 512"),
+            (&three, "more than two service tokens"),
+            ("\n", "there is no service token"),
+        ] {
+            fs::write(&file, written).unwrap();
+            let refusal = settings.tokens().unwrap_err().to_string();
+            assert!(refusal.contains(reason) && !refusal.contains("too short"), "{refusal}");
+            assert!(!refusal.contains(&old), "{refusal}");
+        }
+        assert!(TokenSettings { service_token_file: None }.tokens().unwrap().is_none());
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! The gRPC port of a core: its address and credentials, for the core and for its clients.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use petstore_core::grpc::{Security, TlsFiles};
 use petstore_gateway::core_client::{self, CoreAddress, CoreTls, CoreTransport, InvalidCoreAddress};
 
-use super::{GrpcAddr, InvalidSetting, TokenSettings, files, value::is_on};
+use super::{
+    GrpcAddr, InvalidSetting, TokenSettings, files,
+    value::{duration, is_on},
+};
 
 /// Port or socket at which the core listens, and credentials of both sides.
 #[derive(Clone, Debug, clap::Args)]
@@ -27,9 +30,15 @@ pub struct GrpcSettings {
     #[arg(long, env = "PETSTORE_TLS_CLIENT_CA", requires = "tls_cert", value_name = "FILE")]
     pub tls_client_ca: Option<PathBuf>,
 
-    /// The token that callers must present.
+    /// The tokens of which callers must present one.
     #[command(flatten)]
     pub token: TokenSettings,
+
+    /// Time after which a gRPC connection is renewed, so that gateways behind one address of several cores
+    /// share out their calls again; varies by a quarter. Calls in flight finish
+    #[arg(long, env = "PETSTORE_GRPC_CONNECTION_AGE", default_value = "30s", value_name = "TIME")]
+    #[arg(value_parser = duration)]
+    pub grpc_connection_age: Duration,
 
     /// Serve gRPC to other machines without authentication
     #[arg(long, env = "PETSTORE_INSECURE_ALLOW_REMOTE", value_parser = is_on)]
@@ -45,20 +54,16 @@ impl GrpcSettings {
     /// not allowed explicitly.
     pub fn security(&self) -> Result<Security, InvalidSetting> {
         let mut security = Security::default();
-        if let Some(token) = self.token.token()? {
-            security = security.with_token(token);
+        if let Some(tokens) = self.token.tokens()? {
+            security = security.with_tokens(tokens);
         }
-        if let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) {
+        if let Some(files) = self.tls_files()? {
             if let GrpcAddr::Unix(_) = self.grpc_addr {
                 return Err(InvalidSetting::new(
                     "--tls-cert",
                     "cannot be used with a Unix socket, which is served without TLS",
                 ));
             }
-            let authority = self.tls_client_ca.as_deref();
-            let (certificate, key) = files::certified_key(("--tls-cert", certificate), ("--tls-key", key))?;
-            let client_ca = authority.map(|file| files::certificates("--tls-client-ca", file)).transpose()?;
-            let files = TlsFiles { certificate, key, client_ca };
             security = security
                 .with_tls(&files)
                 .map_err(|error| InvalidSetting::new("--tls-cert", error.to_string()))?;
@@ -75,6 +80,19 @@ impl GrpcSettings {
                 self.grpc_addr
             ),
         ))
+    }
+
+    /// Returns the content of the TLS files, if the port has TLS.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be used.
+    pub(crate) fn tls_files(&self) -> Result<Option<TlsFiles>, InvalidSetting> {
+        let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) else { return Ok(None) };
+        let authority = self.tls_client_ca.as_deref();
+        let (certificate, key) = files::certified_key(("--tls-cert", certificate), ("--tls-key", key))?;
+        let client_ca = authority.map(|file| files::certificates("--tls-client-ca", file)).transpose()?;
+        Ok(Some(TlsFiles { certificate, key, client_ca }))
     }
 }
 
@@ -107,7 +125,7 @@ pub struct CoreAddressSettings {
 impl CoreAddressSettings {
     /// Returns the transport to the core. It connects when it is first used.
     pub(crate) fn connect(&self) -> Result<CoreTransport, InvalidSetting> {
-        let token = self.token.token()?;
+        let token = self.token.tokens()?.and_then(|tokens| tokens.into_iter().next());
         let identity = match (&self.core_cert, &self.core_key) {
             (Some(certificate), Some(key)) => {
                 Some(files::certified_key(("--core-cert", certificate), ("--core-key", key))?)

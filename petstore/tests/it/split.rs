@@ -4,9 +4,16 @@ mod core_away;
 mod hung_core;
 mod secured;
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use petstore_testkit::{Answer, Engine, Installation, Server, eventually, free_port};
+use tokio::task::JoinSet;
 
 use crate::{key_of_new_account, petstore_on};
 
@@ -62,4 +69,51 @@ pub(crate) async fn start_gateway(installation: &Installation, core: &str) -> Se
 
 pub(crate) async fn readiness(server: &Server) -> Answer {
     server.admin().get("/readyz").await
+}
+
+/// Clients that send one request after another.
+pub(crate) struct Clients {
+    is_over: Arc<AtomicBool>,
+    answered: Arc<AtomicUsize>,
+    running: JoinSet<Vec<Answer>>,
+}
+
+impl Clients {
+    pub(crate) fn start(gateway: &Server, key: &str) -> Self {
+        let (is_over, answered, mut running) =
+            (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default(), JoinSet::new());
+        for _ in 0..4 {
+            let (client, is_over, answered) = (gateway.client(key), is_over.clone(), answered.clone());
+            running.spawn(async move {
+                let mut failed = Vec::new();
+                while !is_over.load(Ordering::Relaxed) {
+                    let answer = client.get("/v1/pets").await;
+                    answered.fetch_add(1, Ordering::Relaxed);
+                    if answer.status() != 200 {
+                        failed.push(answer);
+                    }
+                }
+                failed
+            });
+        }
+        Self { is_over, answered, running }
+    }
+
+    /// Waits until they have `more` answers.
+    pub(crate) async fn answered(&self, more: usize) {
+        let from = self.answered.load(Ordering::Relaxed);
+        eventually(NOTICED_TIMEOUT, async || match self.answered.load(Ordering::Relaxed) - from {
+            answered if answered >= more => Ok(()),
+            answered => Err(format!("{answered} answers")),
+        })
+        .await;
+    }
+
+    /// Stops them, and checks that every request was served.
+    pub(crate) async fn assert_all_served(self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let failed: Vec<_> = self.running.join_all().await.into_iter().flatten().collect();
+        println!("{} requests, {} failed", self.answered.load(Ordering::Relaxed), failed.len());
+        assert!(failed.is_empty(), "{failed:?}");
+    }
 }

@@ -110,3 +110,29 @@ async fn silent_connections_are_cut_off_at_the_end_of_the_drain() {
         assert!(end.is_ok(), "still open");
     }
 }
+
+#[tokio::test]
+async fn a_connection_gets_goaway_at_its_age_and_its_calls_finish() {
+    let shop = Shop::open().await;
+    let server = shop.serve_renewing(Duration::from_mins(1), Duration::from_millis(200)).await;
+    let mut client = PetStoreClient::new(server.channel());
+    let lock = lock_for_writing(&shop.home.url()).await;
+    let call = tokio::spawn(async move { client.create_pet(new_pet("Rex", PetStatus::Sold)).await });
+
+    let mut connection = TcpStream::connect(server.address).await.unwrap();
+    connection.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    let goaway = async {
+        loop {
+            let mut head = [0; 9];
+            connection.read_exact(&mut head).await.unwrap();
+            if head[3] == 7 {
+                break;
+            }
+            let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
+            connection.read_exact(&mut payload).await.unwrap();
+        }
+    };
+    time::timeout(Duration::from_secs(10), goaway).await.expect("a frame GOAWAY");
+    lock.rollback().await.unwrap();
+    call.await.unwrap().unwrap();
+}

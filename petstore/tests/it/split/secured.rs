@@ -2,12 +2,15 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
-use petstore_testkit::{Authority, Installation, Server, eventually};
+use petstore_testkit::{Authority, Installation, Server, eventually, grpc};
 use serde_json::json;
 
-use crate::{key_of_new_account, pets::created, petstore};
+use super::Clients;
+use crate::{key_of_new_account, key_without_limits, pets::created, petstore};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+const NEXT_TOKEN: &str = "another-token-that-is-as-long-as-needed";
+const READ_AGAIN: &str = "was read again";
 /// Time within which the service must notice that a part is there.
 const NOTICED_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -21,7 +24,7 @@ async fn a_gateway_with_the_cores_token_is_served_and_one_without_is_not() {
     let gateway = start_gateway(&installation, &url, &["--service-token-file", &token]).await;
     assert_serves(&gateway, &key).await;
 
-    let other = authority.keep_token("another-token-that-is-as-long-as-needed");
+    let other = authority.keep_token(NEXT_TOKEN);
     for flags in [[].as_slice(), &["--service-token-file", &other]] {
         let gateway = start_gateway(&installation, &url, flags).await;
         assert_says_that_the_core_is_away(&gateway, &key, "the core does not answer").await;
@@ -72,10 +75,8 @@ async fn sighup_reloads_the_service_token_on_both_sides() {
     assert_serves(&gateway, &key).await;
 
     for (file, server) in [(&at_core, &core), (&at_gateway, &gateway)] {
-        for (written, line) in [
-            ("too short", "cannot be used, the old one stays"),
-            ("another-token-that-is-as-long-as-needed", "was read again"),
-        ] {
+        for (written, line) in [("too short", "cannot be used, the old one stays"), (NEXT_TOKEN, READ_AGAIN)]
+        {
             fs::write(file, written).unwrap();
             server.signal("HUP").await;
             eventually(NOTICED_TIMEOUT, async || {
@@ -97,6 +98,79 @@ async fn sighup_reloads_the_service_token_on_both_sides() {
         let exit = server.terminate().await;
         assert_eq!(exit.code, Some(0), "{exit:?}");
         assert!(!exit.stderr.contains(TOKEN) && !exit.stderr.contains("too short"), "{exit:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_service_token_is_replaced_in_any_order_without_a_failed_request() {
+    let (installation, authority) = (petstore(), Authority::new());
+    let [at_core, at_gateway] = [TOKEN, TOKEN].map(|token| authority.keep_token(token));
+    let core = start_core(&installation, "127.0.0.1:0", &["--service-token-file", &at_core]).await;
+    let key = key_without_limits(&installation).await;
+    let url = format!("http://{}", core.address("gRPC"));
+    let gateway = start_gateway(&installation, &url, &["--service-token-file", &at_gateway]).await;
+    assert_serves(&gateway, &key).await;
+
+    let clients = Clients::start(&gateway, &key);
+    let mut order = [(&at_core, &core), (&at_gateway, &gateway)];
+    for written in
+        [format!("{TOKEN}\n{NEXT_TOKEN}\n"), format!("{NEXT_TOKEN}\n{TOKEN}\n"), NEXT_TOKEN.to_owned()]
+    {
+        order.reverse();
+        for (file, server) in order {
+            let read = server.stderr().matches(READ_AGAIN).count();
+            fs::write(file, &written).unwrap();
+            server.signal("HUP").await;
+            eventually(NOTICED_TIMEOUT, async || {
+                let log = server.stderr();
+                if log.matches(READ_AGAIN).count() > read { Ok(()) } else { Err(log) }
+            })
+            .await;
+            clients.answered(50).await;
+        }
+    }
+    clients.assert_all_served().await;
+
+    let old = start_gateway(
+        &installation,
+        &url,
+        &["--service-token-file", &authority.keep_token(&format!("{TOKEN}\n{NEXT_TOKEN}"))],
+    )
+    .await;
+    assert_says_that_the_core_is_away(&old, &key, "the core does not answer").await;
+}
+
+#[tokio::test]
+async fn a_changed_token_or_certificate_is_used_without_a_signal() {
+    let (installation, authority, next) = (petstore(), Authority::new(), Authority::new());
+    let [at_core, at_gateway] = [TOKEN, TOKEN].map(|token| authority.keep_token(token));
+    let (server, new) = (authority.issue("127.0.0.1"), next.issue("127.0.0.1"));
+    let flags = ["--tls-cert", &server.file, "--tls-key", &server.key_file, "--service-token-file", &at_core];
+    let core = start_core(&installation, "127.0.0.1:0", &flags).await;
+    let (key, address) = (key_of_new_account(&installation).await, core.address("gRPC"));
+    let (url, trusted) = (format!("https://{address}"), authority.file());
+    let flags = ["--core-ca", &trusted, "--service-token-file", &at_gateway];
+    let gateway = start_gateway(&installation, &url, &flags).await;
+    assert_serves(&gateway, &key).await;
+    grpc::tls_channel(address, &next, None).await.expect_err("the certificate is not in use yet");
+
+    fs::write(&at_core, NEXT_TOKEN).unwrap();
+    fs::write(&at_gateway, NEXT_TOKEN).unwrap();
+    fs::copy(&new.key_file, &server.key_file).unwrap();
+    fs::copy(&new.file, &server.file).unwrap();
+    fs::copy(next.file(), &trusted).unwrap();
+    for (server, lines) in [(&core, 2), (&gateway, 1)] {
+        eventually(NOTICED_TIMEOUT, async || {
+            let log = server.stderr();
+            if log.matches(READ_AGAIN).count() >= lines { Ok(()) } else { Err(log) }
+        })
+        .await;
+    }
+    grpc::tls_channel(address, &next, None).await.expect("the new certificate is in use");
+    assert_serves(&gateway, &key).await;
+    for server in [core, gateway] {
+        let exit = server.terminate().await;
+        assert!(!exit.stderr.contains(NEXT_TOKEN), "{exit:?}");
     }
 }
 
