@@ -57,7 +57,7 @@ impl Core {
     }
 
     fn queue(&self) -> Arc<CallQueue> {
-        let core = named(self.transport());
+        let core = named(self.transport(), Arc::default());
         CallQueue::new(core.clone(), CoreBreaker::new(core))
     }
 
@@ -205,7 +205,7 @@ async fn only_a_lost_batch_makes_the_breaker_probe_the_core() {
                 Ok(Status::resource_exhausted("full").into_http::<tonic::body::Body>())
             }
         });
-        let core = named(CoreTransport::new(transport));
+        let core = named(CoreTransport::new(transport), Arc::default());
         let queue = CallQueue::new(core.clone(), CoreBreaker::new(core));
         let status = id(&queue, 1).await.unwrap_err();
         assert_eq!((status.code(), is_transport_failure(&status)), (code, is_lost), "{status:?}");

@@ -47,7 +47,7 @@ impl BreakerUnderTest {
                 }
             }
         });
-        Self { breaker: CoreBreaker::new(named(CoreTransport::new(core))), mood, probes }
+        Self { breaker: CoreBreaker::new(named(CoreTransport::new(core), Arc::default())), mood, probes }
     }
 
     fn probes(&self) -> usize {
