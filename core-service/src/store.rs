@@ -19,7 +19,7 @@ use petstore_telemetry::parts::{Cause, Fault, PartState};
 use sea_orm::{
     ActiveModelTrait, ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait,
     FromQueryResult, IntoActiveModel, Iterable, PaginatorTrait, QueryFilter, QueryOrder, QueryResult,
-    QuerySelect, QueryTrait, Select,
+    QuerySelect, QueryTrait, Select, Statement,
     sea_query::{Expr, Query, SelectStatement},
 };
 use tokio::time;
@@ -215,11 +215,33 @@ impl Store {
         } else if self.health.is_damaged() {
             Cause::DatabaseDamaged
         } else if is_read {
-            return None;
+            self.health.write_fault()?
         } else {
             Cause::DatabaseUnreachable
         };
         Some(Fault::new(if is_read { PartState::Degraded } else { PartState::Down }, cause))
+    }
+
+    /// Returns `true` if the database answers reads, and takes no writes.
+    pub(crate) fn takes_no_writes(&self) -> bool {
+        self.health.write_fault().is_some()
+    }
+
+    /// Notices whether the database takes writes, without a write of a client. On PostgreSQL this asks for a
+    /// write that changes no row. After a failed write, on either database, it writes one row until that
+    /// succeeds.
+    pub(crate) async fn check_writes(&self) {
+        let sql = if self.takes_no_writes() {
+            "UPDATE revision SET value = value WHERE id = 1"
+        } else if self.writer.backend() == DbBackend::Postgres {
+            "UPDATE revision SET value = value WHERE FALSE"
+        } else {
+            return;
+        };
+        let statement = Statement::from_string(self.writer.backend(), sql);
+        if self.within(async { Ok(self.writer.query(statement).await?) }).await.is_ok() {
+            self.health.record_write();
+        }
     }
 
     /// Runs a query that the database can only answer by reading.

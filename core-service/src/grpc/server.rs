@@ -28,7 +28,10 @@ use tonic_reflection::server::Builder;
 use tower::Service;
 
 use super::{Listener, Security, connection, connection::Connection, limits::LIMITS, receive, services};
-use crate::{Core, store::Store};
+use crate::{
+    Core,
+    store::{PING_TIMEOUT, Store},
+};
 
 /// Maximum number of calls in flight on one connection: room for a gateway's reads and writes, 128 each, as
 /// batches of one call.
@@ -191,6 +194,9 @@ impl Health {
             time::sleep(Duration::from_secs(1)).await;
             let last = self.last;
             self.update().await;
+            if self.last == ServingStatus::Serving {
+                self.store.check_writes().await;
+            }
             match self.last {
                 status if status == last => {}
                 ServingStatus::Serving => tracing::info!("the store answers again"),
@@ -200,9 +206,10 @@ impl Health {
     }
 
     /// Pings the store, and reports its status if that has changed. A store that takes longer than a second
-    /// counts as not serving.
+    /// counts as not serving. One that only takes no writes is serving: its reads work, and other cores have
+    /// the same database.
     async fn update(&mut self) {
-        let answer = time::timeout(Duration::from_secs(1), self.store.ping()).await;
+        let answer = time::timeout(PING_TIMEOUT, self.store.ping()).await;
         let is_serving = answer.is_ok_and(|pong| pong.is_ok());
         let status = if is_serving { ServingStatus::Serving } else { ServingStatus::NotServing };
         if status != self.last {

@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 
+use petstore_telemetry::parts::Cause;
 use sea_orm::{
     ConnAcquireErr, DbErr, RuntimeErr, SqlErr,
     sqlx::{
@@ -40,6 +41,21 @@ pub(super) fn is_passing(error: &DbErr) -> bool {
 pub(super) fn is_damage(error: &sqlx::Error) -> bool {
     matches!(sqlite_code(error), Some(11 | 26)) // CORRUPT, NOTADB
         || matches!(sqlstate(error), Some("XX001" | "XX002"))
+}
+
+/// Returns the reason why the database takes no writes, if this is an error of a write that all writes may
+/// meet.
+pub(super) fn write_fault(error: &sqlx::Error) -> Option<Cause> {
+    match (sqlite_result(error), sqlstate(error)) {
+        (Some(result), _) if result & 0xff == 13 => Some(Cause::DatabaseDiskFull), // FULL
+        // READONLY, but not READONLY_DBMOVED, which the watch on the file notices
+        (Some(result), _) if result & 0xff == 8 && result != 1032 => Some(Cause::DatabaseReadOnly),
+        // IOERR_WRITE, IOERR_FSYNC, IOERR_DIR_FSYNC, IOERR_TRUNCATE
+        (Some(778 | 1034 | 1290 | 1546), _) => Some(Cause::DatabaseWritesFail),
+        (_, Some("25006")) => Some(Cause::DatabaseReadOnly),
+        (_, Some("53100")) => Some(Cause::DatabaseDiskFull),
+        _ => None,
+    }
 }
 
 /// Returns `true` if a connection could not be made because the peer hung up, or did not speak as a server.
@@ -111,10 +127,14 @@ fn sqlx_error(error: &DbErr) -> Option<&sqlx::Error> {
 
 /// Returns the primary result code (<https://sqlite.org/rescode.html>) if the error is one of SQLite.
 fn sqlite_code(error: &sqlx::Error) -> Option<u32> {
+    sqlite_result(error).map(|extended| extended & 0xff)
+}
+
+/// Returns the extended result code if the error is one of SQLite.
+fn sqlite_result(error: &sqlx::Error) -> Option<u32> {
     let sqlx::Error::Database(error) = error else { return None };
     error.try_downcast_ref::<sqlx::sqlite::SqliteError>()?;
-    let extended: u32 = error.code()?.parse().ok()?;
-    Some(extended & 0xff)
+    error.code()?.parse().ok()
 }
 
 /// Returns `true` if another connection has locked the file.
@@ -285,12 +305,13 @@ pub(super) mod tests {
         let server = sea_orm::Database::connect(database.url()).await.unwrap();
         for (code, properties) in [
             ("08006", "outage passing"),
-            ("25006", "outage"),
+            ("25006", "outage read-only"),
             ("25P03", "outage passing"),
             ("28P01", "outage login"),
             ("3D000", "outage unknown"),
             ("40001", "outage passing race refusal"),
             ("42601", "refusal"),
+            ("53100", "outage full"),
             ("55P03", "outage lock"),
             ("57P01", "outage passing"),
             ("XX001", "damage refusal"),
@@ -307,6 +328,8 @@ pub(super) mod tests {
                 (is_unknown_database(reported), "unknown"),
                 (is_lock_timeout(&error), "lock"),
                 (is_refusal(&error), "refusal"),
+                (write_fault(reported) == Some(Cause::DatabaseReadOnly), "read-only"),
+                (write_fault(reported) == Some(Cause::DatabaseDiskFull), "full"),
             ];
             let has: Vec<_> = has.iter().filter(|(has, _)| *has).map(|(_, name)| *name).collect();
             assert_eq!(has.join(" "), properties, "{code}");

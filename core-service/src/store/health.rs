@@ -1,4 +1,4 @@
-//! Faults of the database that last until an operator has fixed them.
+//! Faults of the database that last until somebody has fixed them.
 
 use std::{
     io,
@@ -8,12 +8,22 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
+use parking_lot::Mutex;
+use petstore_telemetry::parts::Cause;
+use rustix::fs::statvfs;
 use sea_orm::sqlx;
-use tokio::fs;
+use tokio::{fs, time::Instant};
 
 use super::fault;
+
+/// Time after the last failed write during which a small write that succeeds proves nothing: larger ones may
+/// still fail.
+const WRITE_FAULT_HOLD: Duration = Duration::from_secs(10);
+/// Free bytes of the file system with which a store in a file takes writes again.
+const ROOM_FOR_WRITES: u64 = 256 * 1024;
 
 /// Faults that the connections of a store have found. Clones share them.
 #[derive(Clone, Default)]
@@ -23,6 +33,8 @@ pub(super) struct Health(Arc<Faults>);
 struct Faults {
     /// `true` if the database has reported that its content is damaged.
     is_damaged: AtomicBool,
+    /// Reason why the database takes no writes, and the time at which the last one failed.
+    writes: Mutex<Option<(Cause, Instant)>>,
     /// `true` if the open file is no longer the one at the store's path.
     is_replaced: AtomicBool,
     /// Path of a SQLite store, once it is open, and its files at that time.
@@ -43,8 +55,42 @@ impl Health {
         self.0.is_replaced.load(Ordering::Relaxed)
     }
 
-    /// Records damage if the error reports it. Logs the first damage that is found.
+    /// Returns the reason why the database takes no writes, if it takes none.
+    pub(super) fn write_fault(&self) -> Option<Cause> {
+        self.0.writes.lock().map(|(cause, _)| cause)
+    }
+
+    /// Records that a small write has succeeded. The database takes writes again if it is not only room for a
+    /// small one that has been found.
+    pub(super) fn record_write(&self) {
+        let mut writes = self.0.writes.lock();
+        let is_over = match *writes {
+            None => false,
+            Some((Cause::DatabaseReadOnly, _)) => true,
+            Some((cause, failed_at)) => {
+                failed_at.elapsed() >= WRITE_FAULT_HOLD
+                    && (cause != Cause::DatabaseDiskFull || self.has_room())
+            }
+        };
+        if is_over {
+            *writes = None;
+            tracing::info!("the database takes writes again");
+        }
+    }
+
+    /// Returns `true` unless the store is in a file and its file system is full.
+    fn has_room(&self) -> bool {
+        let disk = self.path().and_then(|path| statvfs(path).ok());
+        disk.is_none_or(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) >= ROOM_FOR_WRITES)
+    }
+
+    /// Records damage, or that the database takes no writes, if the error reports it. Logs the first one.
     pub(super) fn record(&self, error: &sqlx::Error) {
+        if let Some(cause) = fault::write_fault(error)
+            && self.0.writes.lock().replace((cause, Instant::now())).is_none()
+        {
+            tracing::warn!(%error, "the database takes no writes; reads continue");
+        }
         if !fault::is_damage(error) || self.0.is_damaged.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -133,6 +179,24 @@ mod tests {
         assert!(!health.is_replaced());
         health.give_up_file();
         assert!(health.is_replaced());
+    }
+
+    #[tokio::test]
+    async fn writes_are_taken_again_once_they_succeed_and_none_has_failed_for_a_while() {
+        let health = Health::default();
+        for (cause, secs_since_failure, is_over) in [
+            (Cause::DatabaseDiskFull, 9, false),
+            (Cause::DatabaseDiskFull, 10, true),
+            (Cause::DatabaseWritesFail, 9, false),
+            (Cause::DatabaseWritesFail, 10, true),
+            (Cause::DatabaseReadOnly, 0, true),
+        ] {
+            let failed_at = Instant::now().checked_sub(Duration::from_secs(secs_since_failure)).unwrap();
+            *health.0.writes.lock() = Some((cause, failed_at));
+            assert_eq!(health.write_fault(), Some(cause));
+            health.record_write();
+            assert_eq!(health.write_fault().is_none(), is_over, "{cause:?}, {secs_since_failure} s");
+        }
     }
 
     #[tokio::test]

@@ -145,7 +145,7 @@ causes! {
         "The core answers, but its database does not: API requests get 503 until it does. The core's /readyz \
          and log have the cause.";
     /// The core's database takes no writes.
-    CoreDatabaseNotWritable: Core EITHER "database_not_writable",
+    CoreDatabaseNotWritable: Core DEGRADED "database_not_writable",
         "The core's database takes no writes: additions get 503, reads work. The core's /readyz and log have the \
          cause.";
     /// The core answers with another error, or too late.

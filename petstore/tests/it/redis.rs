@@ -38,6 +38,15 @@ pub(crate) async fn all_limiters_are(shop: &TestShop, expected: &str) {
     }
 }
 
+/// Checks what every gateway says of an outage of Redis.
+pub(crate) async fn all_limiters_say(shop: &TestShop, consequence: &str) {
+    for admin in shop.admins() {
+        let cause = &admin.get("/readyz").await.json()["causes"]["limiter"];
+        assert_eq!(cause["cause"], "redis_unreachable", "{cause}");
+        assert!(cause["message"].as_str().is_some_and(|it| it.contains(consequence)), "{cause}");
+    }
+}
+
 /// Waits until Redis decides on the client's requests. It may not decide on each of them: if its answer is
 /// late, the gateway decides locally.
 async fn is_counted_in_redis(client: &Client) {

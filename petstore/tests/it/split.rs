@@ -13,12 +13,16 @@ use std::{
 };
 
 use petstore_testkit::{Answer, Engine, Installation, Server, eventually, free_port};
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::{key_of_new_account, petstore_on};
 
 /// Time within which the service must notice that a part is unreachable or back.
 pub(crate) const NOTICED_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time within which the state of a part must be shown, on a busy machine.
+const STATE_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// A core and a gateway that is ready.
 pub(crate) struct Split {
@@ -116,4 +120,23 @@ impl Clients {
         println!("{} requests, {} failed", self.answered.load(Ordering::Relaxed), failed.len());
         assert!(failed.is_empty(), "{failed:?}");
     }
+}
+
+/// Waits until a part of the server has this state, for this cause, in `/readyz` and in the metrics. The cause
+/// of `ok` is empty.
+pub(crate) async fn part_is(server: &Server, part: &str, state: &str, cause: &str) -> Value {
+    eventually(STATE_TIMEOUT, async || {
+        let body = readiness(server).await.json();
+        let metrics = server.admin().get("/metrics").await.text().to_owned();
+        // Labels are in the order of their names.
+        let state_line = format!("petstore_part_state{{part=\"{part}\",state=\"{state}\"}} 1");
+        let cause_line = format!("petstore_part_cause{{cause=\"{cause}\",part=\"{part}\"}} 1");
+        let expected = if cause.is_empty() { json!(null) } else { json!(cause) };
+        let is_shown = body["parts"][part] == state
+            && body["causes"][part]["cause"] == expected
+            && metrics.contains(&state_line)
+            && (cause.is_empty() || metrics.contains(&cause_line));
+        if is_shown { Ok(body) } else { Err(format!("{body}")) }
+    })
+    .await
 }

@@ -47,7 +47,7 @@ pub(super) struct KeyService {
     answered_once: AtomicBool,
     /// `true` if it failed to answer when it was last asked for changes.
     is_away: AtomicBool,
-    /// Reason why it failed to list changes when it was last asked.
+    /// Fault that it showed when it was last asked for changes.
     failure: Mutex<Option<Cause>>,
     /// `true` if the core lacked a method when it was last asked for changes.
     is_too_old: AtomicBool,
@@ -174,9 +174,12 @@ impl KeyService {
             self.note_time(answer.now_ms, asked_at);
             self.note_methods(&answer.methods); // first, because `answered_once` makes the gateway ready
         }
-        *self.failure.lock() = answer.as_ref().err().map(cause_of);
         self.is_away.store(answer.is_err(), Ordering::Relaxed);
         let answered_before = self.answered_once.fetch_or(answer.is_ok(), Ordering::Release);
+        *self.failure.lock() = match &answer {
+            Ok(answer) => answer.takes_no_writes.then_some(Cause::CoreDatabaseNotWritable),
+            Err(status) => Some(cause_of(status)),
+        };
         // Logs one line when the core begins to refuse and one when it is back, instead of one a second. The
         // breaker of the transport logs that the core does not answer.
         match &answer {
@@ -256,7 +259,9 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use http::Request;
-    use tonic::{Status, body::Body};
+    use petstore_proto::ERROR_DOMAIN;
+    use tonic::{Code, body::Body};
+    use tonic_types::{ErrorDetails, StatusExt};
     use tower::{BoxError, ServiceExt, service_fn};
     use tracing::Level;
 
@@ -268,20 +273,37 @@ mod tests {
         Present,
         Refusing,
         Away,
+        /// A proxy in the core's place answers.
+        Replaced,
+        /// The token is not this core's.
+        Distrusting,
+        WithoutDatabase,
+        WithoutWrites,
     }
-    use Core::{Away, Present, Refusing};
+    use Core::{Away, Distrusting, Present, Refusing, Replaced, WithoutDatabase, WithoutWrites};
 
     /// Returns the service of a core whose state the test sets.
     fn service() -> (KeyService, Arc<Mutex<Core>>) {
         let state = Arc::new(Mutex::new(Present));
         let (core, seen) = (CoreDouble::new(), Arc::clone(&state));
         let core = service_fn(move |request: Request<Body>| {
-            let (core, state) = (core.transport(), *seen.lock().unwrap());
+            let (core, state) = (core.clone(), *seen.lock().unwrap());
             async move {
                 match state {
-                    Present => core.oneshot(request).await,
+                    Present | WithoutWrites => {
+                        core.state().takes_no_writes = state == WithoutWrites;
+                        core.transport().oneshot(request).await
+                    }
                     Refusing => Ok(Status::internal("a fault").into_http()),
                     Away => Err(BoxError::from("connection refused")),
+                    Replaced => Ok(Status::unavailable("no core is ready").into_http()),
+                    Distrusting => {
+                        Ok(Status::unauthenticated("the service token is not this core's").into_http())
+                    }
+                    WithoutDatabase => {
+                        let details = ErrorDetails::with_error_info("UNAVAILABLE", ERROR_DOMAIN, []);
+                        Ok(Status::with_error_details(Code::Unavailable, "no store", details).into_http())
+                    }
                 }
             }
         });
@@ -308,6 +330,31 @@ mod tests {
             assert_eq!(listed.is_ok(), state == Present);
             let expected = Some(level).filter(|level| *level != Level::TRACE);
             assert_eq!(logged.levels(), Vec::from_iter(expected), "{listed:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_fault_of_the_core_is_the_one_that_it_shows() {
+        use PartState::{Degraded, Down};
+        let (service, core) = service();
+        assert_eq!(service.fault(), Some(Fault::new(Down, Cause::CoreNotReached)), "not asked yet");
+        let distrusted = Some(Fault::new(Degraded, Cause::CoreTokenRefused));
+        for (state, expected) in [
+            (Away, Some(Fault::new(Down, Cause::CoreNotReached))),
+            (Replaced, Some(Fault::new(Down, Cause::CoreNotReached))),
+            (WithoutDatabase, Some(Fault::new(Down, Cause::CoreDatabaseUnreachable))),
+            (Present, None),
+            (Away, Some(Fault::new(Degraded, Cause::CoreUnreachable))),
+            (Replaced, Some(Fault::new(Degraded, Cause::CoreUnreachable))),
+            (WithoutDatabase, Some(Fault::new(Degraded, Cause::CoreDatabaseUnreachable))),
+            (Refusing, Some(Fault::new(Degraded, Cause::CoreFails))),
+            (WithoutWrites, Some(Fault::new(Degraded, Cause::CoreDatabaseNotWritable))),
+            (Distrusting, distrusted),
+            (Present, distrusted), // another core behind the same address
+        ] {
+            *core.lock().unwrap() = state;
+            let _ = service.list_changes(0).await;
+            assert_eq!(service.fault(), expected, "{state:?}");
         }
     }
 

@@ -43,6 +43,7 @@ pub(super) struct State {
     pub(super) refused: HashSet<String>,
     /// Methods that the core lacks.
     pub(super) lacks: HashSet<&'static str>,
+    pub(super) takes_no_writes: bool,
 }
 
 impl State {
@@ -137,6 +138,7 @@ impl key_service_server::KeyService for CoreDouble {
             changes,
             methods,
             now_ms: state.now_ms,
+            takes_no_writes: state.takes_no_writes,
             ..ListChangesResponse::default()
         }))
     }

@@ -14,7 +14,7 @@ use petstore_testkit::{
     servers::{RedisCluster, RedisOptions, RedisServer},
 };
 
-use super::{NOTICED_TIMEOUT, all_limiters_are, is_counted_in_redis};
+use super::{NOTICED_TIMEOUT, all_limiters_are, all_limiters_say, is_counted_in_redis};
 
 /// Limit of the account in the window under test. The day is used so that no test is too slow for the window.
 const LIMIT: u64 = 60;
@@ -111,6 +111,7 @@ async fn an_account_over_its_limit_stays_refused_without_redis() {
     deployment.load_until_used_up(&account).await;
     deployment.begin(Outage::Unreachable).await;
     deployment.all_say("degraded", Outage::Unreachable).await;
+    all_limiters_say(&deployment.shop, "by itself, to its share of the limits").await;
     assert_eq!(admitted(&deployment.load(&account, 40).await), 0, "it waits for the window's end");
     assert_eq!(admitted(&deployment.load(&other, 400).await), LIMIT, "two shares make the limit");
 }
@@ -178,6 +179,7 @@ async fn open_admits_everything_while_redis_is_unreachable() {
     client.get("/v1/pets").await.assert_status(200);
     deployment.begin(Outage::Unreachable).await;
     deployment.all_say("degraded", Outage::Unreachable).await;
+    all_limiters_say(&deployment.shop, "is not limited").await;
     for answer in client.sends(20, "/v1/pets").await {
         let rate = answer.assert_status(200).rate();
         assert_eq!((rate.limit, rate.remaining), (5, 4), "the plan's own headers: {answer:?}");
@@ -200,6 +202,7 @@ async fn closed_refuses_everything_while_redis_is_unreachable() {
     is_admitted().await;
     deployment.begin(Outage::Unreachable).await;
     deployment.all_say("degraded", Outage::Unreachable).await;
+    all_limiters_say(&deployment.shop, "get 503 LIMITER_UNAVAILABLE").await;
     for client in [&client, &deployment.shop.anonymous()] {
         let answer = client.get("/v1/pets").await;
         answer.assert_error(503, "LIMITER_UNAVAILABLE");

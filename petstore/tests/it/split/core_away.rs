@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use petstore_testkit::{Answer, Client, Engine, eventually};
+use petstore_testkit::{Answer, Client, Engine, eventually, servers::HaproxyServer};
 use serde_json::json;
 
-use super::{NOTICED_TIMEOUT, Split, core_with_a_key, readiness, start_core, start_gateway};
-use crate::{keys::within_five_seconds, pets::created, petstore, petstore_on};
+use super::{NOTICED_TIMEOUT, Split, core_with_a_key, part_is, readiness, start_core, start_gateway};
+use crate::{keys::within_five_seconds, metric, pets::created, petstore, petstore_on};
 
 #[tokio::test]
 async fn a_gateway_serves_the_pets_of_its_core() {
@@ -40,6 +40,7 @@ async fn a_gateway_without_a_core_is_not_ready_and_answers_503() {
     core.terminate().await;
     let gateway = start_gateway(&installation, &address).await;
     readiness(&gateway).await.assert_status(503);
+    part_is(&gateway, "core", "down", "not_reached").await;
     gateway.admin().get("/livez").await.assert_status(200);
 
     let start = Instant::now();
@@ -82,6 +83,37 @@ async fn a_known_key_is_still_trusted_while_the_core_is_unreachable() {
 
     let _core = start_core(&shop.installation, &address).await;
     first_with(200, &known).await;
+}
+
+#[tokio::test]
+async fn a_gateway_tells_a_proxy_that_answers_in_the_cores_place_from_a_core() {
+    let installation = petstore();
+    let (core, key) = core_with_a_key(&installation).await;
+    let proxy = HaproxyServer::start_before_cores(&[(core.address("gRPC"), core.address("admin"))]).await;
+    let gateway = start_gateway(&installation, &proxy.address().to_string()).await;
+    part_is(&gateway, "core", "ok", "").await;
+    let client = gateway.client(&key);
+    client.get("/v1/pets").await.assert_status(200);
+
+    let address = core.address("gRPC").to_string();
+    let admin = core.address("admin").to_string();
+    core.crash().await;
+    let refused = client.get("/v1/pets").await;
+    refused.assert_error(503, "UNAVAILABLE");
+    assert!(refused.retry_after() >= 1, "{refused:?}");
+    let body = part_is(&gateway, "core", "degraded", "unreachable").await;
+    assert_eq!(body["status"], "degraded", "it still answers with an Error: {body}");
+    readiness(&gateway).await.assert_status(200);
+    eventually(NOTICED_TIMEOUT, async || match metric(&gateway, "petstore_core_breaker_open").await {
+        1 => Ok(()),
+        closed => Err(closed.to_string()),
+    })
+    .await;
+
+    let core = ["core", "--grpc-addr", &address, "--admin-addr", &admin];
+    let _core = installation.start(&core).await;
+    part_is(&gateway, "core", "ok", "").await;
+    first_with(200, &client).await;
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use petstore_testkit::{
 };
 use serde_json::json;
 
-use super::Split;
+use super::{Split, part_is, readiness};
 use crate::{metric, pets::created, petstore};
 
 /// Bound of the calls. A call to a core that hangs fails within 1.2 s, and 3 s later calls fail within 20 ms,
@@ -48,8 +48,8 @@ async fn calls_to_a_hung_core_fail_fast_and_recover_when_it_resumes() {
         }
     }
     assert!(longest < LATER_CALL_TIMEOUT, "{longest:?}");
-    let ready = shop.gateway.admin().get("/readyz").await;
-    assert_eq!(ready.assert_status(200).json()["parts"]["core"], "degraded", "{ready:?}");
+    part_is(&shop.gateway, "core", "degraded", "unreachable").await;
+    readiness(&shop.gateway).await.assert_status(200);
     assert_eq!(metric(&shop.gateway, "petstore_core_breaker_open").await, 1);
     let log = eventually(LOG_TIMEOUT, async || match shop.gateway.stderr() {
         log if log.contains(GONE) => Ok(log),
@@ -107,7 +107,11 @@ async fn a_core_with_a_hung_database_is_not_considered_hung() {
     assert!(took > Duration::from_secs(1), "the core itself gives its database up: {took:?}");
     assert_unavailable(&list(&known).await.0);
     known.get("/v1/pets?limit=0").await.assert_error(400, "INVALID_PARAMETER");
+    part_is(&shop.gateway, "core", "degraded", "database_unreachable").await;
+    part_is(&shop.core, "database", "down", "unreachable").await;
     postgres.resume();
+    part_is(&shop.core, "database", "ok", "").await;
+    part_is(&shop.gateway, "core", "ok", "").await;
     assert_eq!(metric(&shop.gateway, "petstore_core_breaker_open").await, 0);
     assert_eq!(metric(&shop.gateway, "petstore_core_outages_total").await, 0);
 }

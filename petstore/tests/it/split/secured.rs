@@ -2,10 +2,10 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
-use petstore_testkit::{Authority, Installation, Server, eventually, grpc};
+use petstore_testkit::{Authority, Installation, Server, eventually, grpc, servers::HaproxyServer};
 use serde_json::json;
 
-use super::Clients;
+use super::{Clients, part_is};
 use crate::{key_of_new_account, key_without_limits, pets::created, petstore};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
@@ -28,10 +28,34 @@ async fn a_gateway_with_the_cores_token_is_served_and_one_without_is_not() {
     for flags in [[].as_slice(), &["--service-token-file", &other]] {
         let gateway = start_gateway(&installation, &url, flags).await;
         assert_says_that_the_core_is_away(&gateway, &key, "the core does not answer").await;
+        part_is(&gateway, "core", "down", "token_refused").await;
         assert!(!gateway.stderr().contains(TOKEN), "{}", gateway.stderr());
     }
     let exit = core.terminate().await;
     assert!(!exit.stderr.contains(TOKEN), "{exit:?}");
+}
+
+#[tokio::test]
+async fn a_gateway_says_that_one_of_two_cores_refuses_it() {
+    let (installation, authority) = (petstore(), Authority::new());
+    let [token, other] = [TOKEN, NEXT_TOKEN].map(|it| authority.keep_token(it));
+    let first = start_core(&installation, "127.0.0.1:0", &["--service-token-file", &token]).await;
+    let second = start_core(&installation, "127.0.0.1:0", &["--service-token-file", &other]).await;
+    let cores = [&first, &second].map(|core| (core.address("gRPC"), core.address("admin")));
+    let proxy = HaproxyServer::start_before_cores(&cores).await;
+    let url = format!("http://{}", proxy.address());
+    let gateway = start_gateway(&installation, &url, &["--service-token-file", &token]).await;
+    let body = part_is(&gateway, "core", "degraded", "token_refused").await;
+    let message = body["causes"]["core"]["message"].as_str().unwrap_or_default().to_owned();
+    assert!(message.contains("the service token is not this core's"), "{body}");
+    // Every second question for changes is answered.
+    for _ in 0..10 {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let ready = gateway.admin().get("/readyz").await;
+        assert_eq!(ready.assert_status(200).json()["parts"]["core"], "degraded", "no flapping: {ready:?}");
+    }
+    drop(second);
+    part_is(&gateway, "core", "ok", "").await;
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use petstore_testkit::{
 };
 use serde_json::json;
 
-use crate::{key_without_limits, pets::created, petstore, serve};
+use crate::{key_without_limits, pets::created, petstore, serve, split::part_is};
 
 /// Timeout of the change. On an idle machine an outage is reported within 1.6 s and its end is noticed within
 /// 2 s. Here it is enough that both happen before the deadline of a request, which would be answered 504.
@@ -78,7 +78,7 @@ async fn clients_do_not_notice_cut_database_connections() {
 #[tokio::test]
 async fn reads_continue_and_acknowledged_pets_stay_while_postgresqls_disk_is_full() {
     let database = PostgresServer::shared().await.database().await;
-    let (_server, client) = shop(&database).await;
+    let (server, client) = shop(&database).await;
     let id = created(&add(&client).await);
     // The server answers as it does when a file cannot grow.
     database
@@ -95,8 +95,10 @@ async fn reads_continue_and_acknowledged_pets_stay_while_postgresqls_disk_is_ful
     assert!(!refused.text().contains("space"), "{refused:?}");
     client.get(&format!("/v1/pets/{id}")).await.assert_status(200);
     client.get("/v1/pets").await.assert_status(200);
+    part_is(&server, "database", "degraded", "disk_full").await;
     database.psql("DROP TRIGGER full_disk ON pets").await;
     created(&add(&client).await);
+    part_is(&server, "database", "ok", "").await;
 }
 
 /// Returns the service on this database, and a client without effective limits.

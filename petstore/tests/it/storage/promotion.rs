@@ -15,6 +15,7 @@ use crate::{
     key_without_limits,
     pets::{created, ids, next_link},
     petstore, rounds, serve,
+    split::part_is,
 };
 
 /// Timeout of a change on a busy machine.
@@ -73,6 +74,8 @@ async fn reads_and_writes_leave_a_primary_that_was_made_read_only_for_its_succes
 
     pair.primary.psql("ALTER SYSTEM SET default_transaction_read_only = on").await;
     pair.primary.psql("SELECT pg_reload_conf()").await;
+    part_is(&server, "database", "degraded", "read_only").await; // without a write of a client
+    part_is(&server, "core", "degraded", "database_not_writable").await;
     eventually(CHANGE_TIMEOUT, async || match add(&client).await {
         refused if refused.status() == 503 => Ok(()),
         added => Err(format!("{added:?}")),
@@ -88,6 +91,7 @@ async fn reads_and_writes_leave_a_primary_that_was_made_read_only_for_its_succes
     // Open connections stay, as when a name or an address moves while the old server runs.
     pair.address.lead_to(pair.standby.address());
 
+    part_is(&server, "database", "ok", "").await;
     eventually(CHANGE_TIMEOUT, async || match add(&client).await {
         added if added.status() == 201 => Ok(()),
         refused => Err(format!("{refused:?}")),

@@ -16,7 +16,10 @@ use petstore_testkit::{
 };
 use serde_json::json;
 
-use crate::{FIRST_KEY, PORTS, first_client, is_long, key_without_limits, pets::created, petstore, serve};
+use crate::{
+    FIRST_KEY, PORTS, first_client, is_long, key_without_limits, pets::created, petstore, serve,
+    split::part_is,
+};
 
 const PETSTORE: &str = env!("CARGO_BIN_EXE_petstore");
 
@@ -39,7 +42,10 @@ async fn writes_fail_on_a_full_disk_and_recover_by_themselves() {
     let server = installation.start(&[flags.as_slice(), &PORTS].concat()).await;
     let home = PathBuf::from(format!("/proc/{}/root{}", server.pid(), installation.folder().display()));
     let client = server.client(fs::read_to_string(home.join(FIRST_KEY)).unwrap().trim());
-    fills_up_and_recovers(&server, &client, || fs::remove_file(home.join("data/filler")).unwrap()).await;
+    fills_up_and_recovers(&server, &client, "disk_full", || {
+        fs::remove_file(home.join("data/filler")).unwrap()
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -49,15 +55,15 @@ async fn writes_fail_at_the_file_size_limit_and_recover_by_themselves() {
     let server = installation.start(&[flags.as_slice(), &PORTS].concat()).await;
     let client = server.client(installation.read(FIRST_KEY).trim());
     let pid = server.pid().to_string();
-    fills_up_and_recovers(&server, &client, || {
+    fills_up_and_recovers(&server, &client, "writes_fail", || {
         let raised = Command::new("prlimit").args(["--pid", &pid, "--fsize=unlimited"]).status();
         assert!(raised.unwrap().success(), "prlimit fails");
     })
     .await;
 }
 
-/// Adds pets until no more can be written, makes room, and continues.
-async fn fills_up_and_recovers(server: &Server, client: &Client, make_room: impl FnOnce()) {
+/// Adds pets until no more can be written, for that cause, makes room, and continues.
+async fn fills_up_and_recovers(server: &Server, client: &Client, cause: &str, make_room: impl FnOnce()) {
     let mut pets = grpc::pet_store(server.address("gRPC")).await;
     let mut added = Vec::new();
     let refusal = loop {
@@ -80,7 +86,14 @@ async fn fills_up_and_recovers(server: &Server, client: &Client, make_room: impl
     for path in ["/v1/pets", &format!("/v1/pets/{}", added[added.len() - 1])] {
         client.get(path).await.assert_status(200);
     }
+    let body = part_is(server, "database", "degraded", cause).await;
+    assert_eq!(body["status"], "degraded", "{body}");
+    part_is(server, "core", "degraded", "database_not_writable").await;
+    let health = grpc::health(server.address("gRPC"), "").await.unwrap();
+    assert_eq!(health, grpc::ServingStatus::Serving, "reads work");
     make_room();
+    part_is(server, "database", "ok", "").await; // without a write of a client
+    part_is(server, "core", "ok", "").await;
     let answer = eventually(Duration::from_secs(20), async || match client.post("/v1/pets", &rex).await {
         answer if answer.status() == 201 => Ok(answer),
         answer => {
@@ -125,8 +138,8 @@ async fn a_store_file_replaced_or_removed_while_in_use_takes_no_requests() {
         for path in ["/v1/pets", "/v1/pets/1"] {
             client.get(path).await.assert_error(503, "UNAVAILABLE");
         }
-        let unready = server.admin().get("/readyz").await;
-        assert_eq!(unready.assert_status(503).json()["parts"]["database"], "down", "{unready:?}");
+        part_is(&server, "database", "down", "file_replaced").await;
+        server.admin().get("/readyz").await.assert_status(503);
         let exit = server.terminate().await;
         assert_eq!(exit.code, Some(0), "{exit:?}");
         let lines: Vec<_> = exit.stderr.lines().filter(|line| line.contains("put the right file")).collect();
@@ -165,8 +178,11 @@ async fn a_damaged_store_degrades_the_service_and_the_log_says_what_to_do() {
     opened.write_all(&vec![0xa5; usize::try_from(length - length / 2).unwrap()]).unwrap();
     let client = first_client(&installation, &server);
     client.get("/v1/pets/2000").await.assert_error(500, "INTERNAL");
-    let ready = server.admin().get("/readyz").await;
-    assert_eq!(ready.assert_status(200).json()["parts"]["database"], "degraded", "{ready:?}");
+    part_is(&server, "database", "degraded", "damaged").await;
+    let admin = format!("http://{}", server.address("admin"));
+    let health = installation.run(&["health", "--admin-url", &admin]).await;
+    assert_eq!(health.code, Some(0), "{health:?}");
+    assert!(health.stdout.contains("\ndatabase: The database reports damaged content: "), "{health:?}");
     let stderr = server.terminate().await.stderr;
     let lines: Vec<_> = stderr.lines().filter(|line| line.contains("restore a backup")).collect();
     assert_eq!(lines.len(), 1, "{stderr}");

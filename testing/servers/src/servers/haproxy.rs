@@ -16,8 +16,8 @@ const PROGRAM: &str = "/usr/sbin/haproxy";
 
 const HINT: &str = "install the Debian package haproxy (scripts/install-test-servers does)";
 
-/// Single `haproxy` on 127.0.0.1 in front of HTTP servers, to which it keeps its connections; killed when
-/// dropped.
+/// Single `haproxy` on 127.0.0.1 in front of HTTP or gRPC servers, to which it keeps its connections; killed
+/// when dropped.
 #[derive(Debug)]
 pub struct HaproxyServer {
     port: u16,
@@ -30,9 +30,24 @@ impl HaproxyServer {
     ///
     /// Panics if it does not start, naming the Debian package if the program is missing.
     pub async fn start(servers: &[(SocketAddr, SocketAddr)]) -> Self {
+        Self::start_with("", "", servers).await
+    }
+
+    /// Starts a proxy in front of cores, which speaks HTTP/2. Each call goes to the next core. While there is
+    /// none, the proxy answers with a gRPC status, as the one in deploy/compose does.
+    pub async fn start_before_cores(servers: &[(SocketAddr, SocketAddr)]) -> Self {
+        const ERRORS: &str = "  balance roundrobin\n  \
+            http-error status 502 hdr grpc-status 14 hdr grpc-message \"the core closed the connection\"\n  \
+            http-error status 503 hdr grpc-status 14 hdr grpc-message \"no core is ready\"\n  \
+            http-error status 504 hdr grpc-status 4 hdr grpc-message \"the core did not answer in time\"\n";
+        Self::start_with(" proto h2", ERRORS, servers).await
+    }
+
+    async fn start_with(protocol: &str, backend: &str, servers: &[(SocketAddr, SocketAddr)]) -> Self {
         loop {
             let (port, mut process) = (free_port(), Supervised::new(Signal::KILL));
-            std::fs::write(process.folder().join("haproxy.cfg"), config(port, servers)).expect("a file");
+            let config = config(port, protocol, backend, servers);
+            std::fs::write(process.folder().join("haproxy.cfg"), config).expect("a file");
             let mut command = Command::new(PROGRAM);
             command.args(["-db", "-f", "haproxy.cfg"]);
             process.spawn(command, HINT);
@@ -55,17 +70,20 @@ impl HaproxyServer {
     }
 }
 
-fn config(port: u16, servers: &[(SocketAddr, SocketAddr)]) -> String {
+fn config(port: u16, protocol: &str, backend: &str, servers: &[(SocketAddr, SocketAddr)]) -> String {
     let servers = servers.iter().enumerate().map(|(number, (address, readiness))| {
-        format!("  server s{number} {address} addr {address} check port {}\n", readiness.port())
+        let readiness = readiness.port();
+        format!(
+            "  server s{number} {address}{protocol} addr {address} check check-proto h1 port {readiness}\n"
+        )
     });
     format!(
         "global\n  maxconn 200\n\
          defaults\n  mode http\n  timeout connect 2s\n  timeout client 30s\n  timeout server 30s\n  \
          timeout http-keep-alive 60s\n  timeout check 5s\n  http-reuse always\n  \
          option redispatch\n  retries 2\n\
-         frontend rest\n  bind 127.0.0.1:{port}\n  default_backend gateways\n\
-         backend gateways\n  option httpchk\n  http-check send meth GET uri /readyz\n  \
+         frontend clients\n  bind 127.0.0.1:{port}{protocol}\n  default_backend servers\n\
+         backend servers\n{backend}  option httpchk\n  http-check send meth GET uri /readyz\n  \
          http-check expect status 200\n  default-server inter 100ms fall 1 rise 1\n{}",
         servers.collect::<String>()
     )
