@@ -1,6 +1,6 @@
-//! Request counts per account, by key and minute, counts of the requests that belong to no account, by minute,
-//! and a sample of refusals. They are in memory while a request is answered, and reported to the core every
-//! few seconds. A request needs a hash and a lock that is seldom contended, never a call.
+//! Request counts per account, by key and minute, counts of the requests that belong to no account, by
+//! minute, and a sample of refusals. They are in memory while a request is answered, and reported to the core
+//! every few seconds. A request needs a hash and a lock that is seldom contended, never a call.
 
 mod ledger;
 mod refusals;

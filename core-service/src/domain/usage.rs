@@ -16,7 +16,8 @@ pub(crate) const NO_ACCOUNT: AccountId = AccountId(0);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UsageMinute {
     pub(crate) minute: Minute,
-    /// Key; `None` for requests of an account that count for their day alone, and for those of [`NO_ACCOUNT`].
+    /// Key; `None` for requests of an account that count for their day alone, and for those of
+    /// [`NO_ACCOUNT`].
     pub(crate) key_id: Option<KeyId>,
     /// Number of answers with 2xx, with 4xx except 429, with 429, with 5xx, and of calls of the deprecated
     /// getPet, which are among the others too.

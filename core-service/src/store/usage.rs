@@ -1,5 +1,5 @@
-//! Counts of requests in the database: by account and UTC day, and by account, key and minute, with those that
-//! belong to no account; and counts of refusals by minute and cause.
+//! Counts of requests in the database: by account and UTC day, and by account, key and minute, with those
+//! that belong to no account; and counts of refusals by minute and cause.
 
 use std::collections::BTreeMap;
 
@@ -62,9 +62,10 @@ impl Store {
         .await
     }
 
-    /// Returns the counts since a day, of one account or of all requests together, in ascending order of days. Days
-    /// without requests are left out. Returns also the number of the reporter's last report that was counted;
-    /// 0 if there was none, or there are no days. One statement reads both, so that they are consistent.
+    /// Returns the counts since a day, of one account or of all requests together, in ascending order of
+    /// days. Days without requests are left out. Returns also the number of the reporter's last report that
+    /// was counted; 0 if there was none, or there are no days. One statement reads both, so that they are
+    /// consistent.
     pub(crate) async fn usage_by_day(
         &self,
         account: Option<AccountId>,
