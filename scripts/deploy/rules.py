@@ -172,7 +172,12 @@ def check_monitoring() -> None:
             ports = [port["name"] for port in pod["spec"]["containers"][0]["ports"]]
             expect(label <= pod["metadata"]["labels"].items(), f"pod-monitor.yaml: it does not select {item['metadata']['name']}")
             expect(endpoint["port"] in ports, f"pod-monitor.yaml: {item['metadata']['name']} has no port {endpoint['port']}")
-    expect({"action": "replace", "targetLabel": "job", "replacement": "petstore"} in endpoint["relabelings"], "pod-monitor.yaml: the job")
+    job = {"action": "replace", "targetLabel": "job", "replacement": "petstore"}
+    role = {"action": "replace", "targetLabel": "role", "sourceLabels": ["__meta_kubernetes_pod_label_app_kubernetes_io_component"]}
+    expect(endpoint["relabelings"] == [job, role], "pod-monitor.yaml: the labels that the alerts use")
+    components = {item["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/component"] for item in manifests() if item["kind"] == "Deployment"}
+    (job,) = yaml.safe_load((DEPLOY / "prometheus/prometheus.yaml").read_text())["scrape_configs"]
+    expect({group["labels"]["role"] for group in job["static_configs"]} == components, "prometheus.yaml: the roles are not those of Kubernetes")
     sections = re.findall(r"^## (\w+)$", Path("docs/troubleshooting.md").read_text(), re.MULTILINE)
     rules = yaml.safe_load((DEPLOY / "prometheus/alerts.yaml").read_text())["groups"][0]["rules"]
     expect([rule["alert"] for rule in rules if rule["alert"] not in sections] == [], "alerts.yaml: an alert without a section")

@@ -20,11 +20,17 @@ install_package() { # PACKAGE
 # Puts a program of a Debian package at .tools/PROGRAM, without installing the package: its service would start.
 unpack_program() { # PROGRAM PACKAGE
   if [ -x ".tools/$1" ]; then return; fi
-  command -v apt-get >/dev/null || { echo "error: $1 is needed: put it at .tools/$1" >&2; return 1; }
   local folder
   folder=$(mktemp -d)
-  (cd "$folder" && apt-get download -qq -o APT::Sandbox::User=root "$2" && dpkg-deb --extract ./*.deb .)
+  unpack_package "$2" "$folder" || { echo "error: $1 is needed: put it at .tools/$1" >&2; return 1; }
   mkdir -p .tools
   cp "$folder/usr/bin/$1" ".tools/$1"
   rm -rf "$folder"
+}
+
+# Puts the files of a Debian package into FOLDER, without installing it.
+unpack_package() { # PACKAGE FOLDER
+  command -v apt-get >/dev/null || { echo "error: the package $1 is needed" >&2; return 1; }
+  mkdir -p "$2"
+  (cd "$2" && apt-get download -qq -o APT::Sandbox::User=root "$1" && dpkg-deb --extract ./*.deb . && rm ./*.deb)
 }
