@@ -24,11 +24,14 @@ mod recorded;
 mod requests;
 mod system_calls;
 
-use std::{alloc::System, collections::BTreeMap};
+use std::{alloc::System, collections::BTreeMap, future, thread, time::Duration};
 
 use futures_util::future::join_all;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::{
+    sync::{Mutex, MutexGuard},
+    task,
+};
 
 use deployment::Deployment;
 use recorded::Costs;
@@ -38,16 +41,24 @@ use requests::{Connection, Operation};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Number of parts of the load. The minimum of the parts is taken, so that periodic work does not count,
-/// regardless of the machine's speed.
-pub(crate) const PARTS: usize = 8;
+/// Number of parts of the load. The minimum of the parts is taken, and each is short, so that periodic work
+/// does not count, regardless of the machine's speed.
+pub(crate) const PARTS: usize = 40;
 
-/// Number of requests in a part.
-const REQUESTS: usize = 50;
+/// Number of requests in a part, one after the other.
+const REQUESTS: usize = 10;
 
-/// Number of requests that arrive at once, and of such rounds in a part.
+/// Number of requests in a part, at once.
 const AT_ONCE: usize = 16;
-const ROUNDS: usize = 5;
+
+/// Maximum number of different requests whose allocations are counted.
+const DIFFERENT: usize = 11;
+
+/// Number of requests without a lower number of allocations after which the lowest is accepted.
+const CONFIRMED: usize = 50 * DIFFERENT;
+
+/// Number of times that all other tasks may run after a response, to finish the work of its request.
+const TURNS: usize = 16;
 
 /// Takes the lock of the tests of this file. They run in turn, because they count for the process and the
 /// machine.
@@ -92,14 +103,12 @@ async fn counted(deployment: Deployment) -> Costs {
         let mut burst = Vec::new();
         for part in 0..=PARTS {
             let before = deployment.counters().await;
-            for round in 0..ROUNDS {
-                let at = |place: usize| &requests[(round * AT_ONCE + place) % requests.len()];
-                let all = connections.iter_mut().enumerate();
-                join_all(all.map(|(place, connection)| connection.exchange(at(place)))).await;
-            }
+            let at = |place: usize| &requests[(part * AT_ONCE + place) % requests.len()];
+            let all = connections.iter_mut().enumerate();
+            join_all(all.map(|(place, connection)| connection.exchange(at(place)))).await;
             if part > 0 {
                 // the first opens connections to the servers and fills caches
-                burst.push(deployment.counters().await.per_request_since(&before, ROUNDS * AT_ONCE));
+                burst.push(deployment.counters().await.per_request_since(&before, AT_ONCE));
             }
         }
         costs.insert(format!("{}, {AT_ONCE} at once", operation.name()), recorded::least(burst));
@@ -108,19 +117,53 @@ async fn counted(deployment: Deployment) -> Costs {
         let mut lone = Vec::new();
         for _ in 0..PARTS {
             let before = deployment.counters().await;
-            let region = Region::new(ALLOCATOR);
             for request in requests.iter().cycle().take(REQUESTS) {
                 alone.exchange(request).await;
             }
-            let heap = region.change();
-            let mut counted = deployment.counters().await.per_request_since(&before, REQUESTS);
-            let allocations = heap.allocations + heap.reallocations;
-            counted.insert("allocations".to_owned(), recorded::ratio(allocations, REQUESTS));
-            lone.push(counted);
+            lone.push(deployment.counters().await.per_request_since(&before, REQUESTS));
         }
-        costs.insert(operation.name().to_owned(), recorded::least(lone));
+        let mut lone = recorded::least(lone);
+        lone.insert("allocations".to_owned(), allocations(alone, &requests).await);
+        costs.insert(operation.name().to_owned(), lone);
     }
     costs
+}
+
+/// Returns the mean allocations of different requests. The minimum of each is taken, because tasks that run
+/// by the clock allocate too, and so does every wait for a part of an answer.
+async fn allocations(connection: &mut Connection, requests: &[Vec<u8>]) -> f64 {
+    let requests = &requests[..requests.len().min(DIFFERENT)];
+    let mut least = vec![usize::MAX; requests.len()];
+    let (mut count, mut last_change) = (0, 0);
+    while count - last_change < CONFIRMED {
+        let (place, pauses) = (count % requests.len(), pauses(count % 2 == 0));
+        let region = Region::new(ALLOCATOR);
+        tokio::select! {
+            () = connection.exchange(&requests[place]) => {}
+            () = pauses => {}
+        }
+        for _ in 0..TURNS {
+            task::yield_now().await;
+        }
+        let heap = region.change();
+        let allocated = heap.allocations + heap.reallocations;
+        if allocated < least[place] {
+            (least[place], last_change) = (allocated, count);
+        }
+        count += 1;
+    }
+    recorded::ratio(least.iter().sum(), least.len())
+}
+
+/// Never returns. If `are_made`, stops the thread of all tasks again and again, usually for as long as
+/// SQLite's thread or a server takes for an answer, so that it arrives as a whole. On a busy machine it often
+/// does so without pauses.
+async fn pauses(are_made: bool) {
+    while are_made {
+        thread::sleep(Duration::from_micros(300));
+        task::yield_now().await;
+    }
+    future::pending().await
 }
 
 /// Counters of a deployment so far, by the names of `costs.json`.

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Number of requests in a part. It is small because each call takes strace some time.
-const REQUESTS: usize = 25;
+const REQUESTS: usize = 5;
 
 /// System calls that the log writer makes every few milliseconds, independently of requests.
 const BY_THE_CLOCK: [&str; 1] = ["clock_nanosleep"];
