@@ -218,7 +218,14 @@ impl From<&Status> for ApiError {
     fn from(status: &Status) -> Self {
         let retry_after = status.get_details_retry_info().and_then(|info| info.retry_delay);
         match named_reason(status) {
-            Some(ErrorReason::Internal) => Self::Internal,
+            // A call that is refused for its form is a fault of this gateway, or meant for another core.
+            Some(
+                R::Internal
+                | R::InvalidRequest
+                | R::RouteNotFound
+                | R::BodyTooLarge
+                | R::UnsupportedMediaType,
+            ) => Self::Internal,
             // Uses the name on this edge: the core calls the key a request id, and REST clients do not.
             Some(ErrorReason::InvalidIdempotencyKey) => Self::InvalidIdempotencyKey,
             Some(ErrorReason::IdempotencyInProgress) => Self::IdempotencyInProgress { retry_after },

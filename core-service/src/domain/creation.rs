@@ -22,7 +22,7 @@ impl IdempotencyKey {
         }
         if raw.len() > 400 || !raw.bytes().all(|byte| byte.is_ascii_graphic()) {
             let rule = "must be 1 to 400 visible ASCII characters";
-            return Err(PetStoreError::InvalidIdempotencyKey(Violation::new("request_id", rule)));
+            return Err(PetStoreError::InvalidIdempotencyKey(Violation::new("requestId", rule)));
         }
         Ok(Some(Self(raw.to_owned())))
     }
@@ -137,7 +137,7 @@ impl ImportId {
         if (1..=200).contains(&raw.len()) && raw.bytes().all(|byte| byte.is_ascii_graphic()) {
             Ok(Self(raw.to_owned()))
         } else {
-            Err(Violation::new("import_id", "must be 1 to 200 visible ASCII characters"))
+            Err(Violation::new("importId", "must be 1 to 200 visible ASCII characters"))
         }
     }
 
@@ -174,7 +174,7 @@ impl ImportChunk {
         match last_line {
             0 => Ok(last),
             end if end >= last => Ok(end),
-            _ => Err(Violation::new("last_line", "must be the last of the lines, or a later one").into()),
+            _ => Err(Violation::new("lastLine", "must be the last of the lines, or a later one").into()),
         }
     }
 }
@@ -203,7 +203,7 @@ mod tests {
             let refusal = IdempotencyKey::parse(name).unwrap_err();
             assert_eq!(
                 refusal.to_string(),
-                "request_id must be 1 to 400 visible ASCII characters",
+                "requestId must be 1 to 400 visible ASCII characters",
                 "{name:?}"
             );
         }
@@ -273,7 +273,7 @@ mod tests {
         }
         for (lines, last_line) in [([3, 4].as_slice(), 3), (&[], -1), (&[1], i64::MIN)] {
             let refusal = ImportChunk::end(lines, last_line).unwrap_err().to_string();
-            assert_eq!(refusal, "last_line must be the last of the lines, or a later one");
+            assert_eq!(refusal, "lastLine must be the last of the lines, or a later one");
         }
     }
 

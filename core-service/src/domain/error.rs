@@ -116,6 +116,21 @@ errors! {
             /// Its environment.
             environment: Environment,
         } => A::KeyOfAnotherEnvironment.code(),
+        /// A call that does not have the form of gRPC, with the fault.
+        #[error("{0}")]
+        InvalidCall(String) => R::InvalidRequest.code(),
+        /// A message that is larger than its method allows.
+        #[error("a message of this method must be at most {max} bytes")]
+        MessageTooLarge {
+            /// Size of the largest message.
+            max: usize,
+        } => R::BodyTooLarge.code(),
+        /// A message in an encoding that the service does not have.
+        #[error("messages must not be compressed")]
+        CompressedMessage => R::UnsupportedMediaType.code(),
+        /// A call of a method that the service does not have.
+        #[error("the service has no such method")]
+        UnknownMethod => R::RouteNotFound.code(),
         /// The database is unreachable, busy or full: the same call may succeed later.
         #[error("the store is not available at the moment")]
         Unavailable(#[source] Cause) => R::Unavailable.code(),

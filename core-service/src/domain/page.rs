@@ -27,7 +27,7 @@ impl PageSize {
             Ok(0) => Ok(Self::DEFAULT),
             Ok(size) => Ok(Self(size.min(Self::MAX.0))),
             Err(_) if raw > 0 => Ok(Self::MAX),
-            Err(_) => Err(Violation::new("page_size", "must not be negative")),
+            Err(_) => Err(Violation::new("pageSize", "must not be negative")),
         }
     }
 
@@ -171,7 +171,7 @@ impl PageTokens {
 
     /// Violation for a token that was changed, or belongs to another list or other filters.
     pub(crate) const FOREIGN: Violation = Violation::new(
-        "page_token",
+        "pageToken",
         "must be the one returned with the previous page, unchanged, for the same filters",
     );
 
@@ -235,7 +235,7 @@ mod tests {
             assert_eq!(PageSize::parse(raw).unwrap().get(), size, "{raw}");
         }
         for raw in [-1, i32::MIN] {
-            assert_eq!(PageSize::parse(raw).unwrap_err().to_string(), "page_size must not be negative");
+            assert_eq!(PageSize::parse(raw).unwrap_err().to_string(), "pageSize must not be negative");
         }
     }
 
@@ -270,14 +270,14 @@ mod tests {
         assert!(matches!(refusal, PetStoreError::InvalidParameter(_)), "{refusal:?}");
         assert_eq!(
             refusal.to_string(),
-            "page_size must not be negative; \
+            "pageSize must not be negative; \
              cursor must be the one returned with the previous page, unchanged"
         );
         let refusal = ListPets::parse(-1, "damaged", Err(PetStatus::UNKNOWN)).unwrap_err();
         assert!(matches!(refusal, PetStoreError::Invalid(_)), "{refusal:?}");
         assert_eq!(
             refusal.to_string(),
-            "page_size must not be negative; status must be one of available, pending, sold; \
+            "pageSize must not be negative; status must be one of available, pending, sold; \
              cursor must be the one returned with the previous page, unchanged"
         );
     }

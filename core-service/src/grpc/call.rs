@@ -4,7 +4,7 @@
 use std::{panic::AssertUnwindSafe, time::Duration};
 
 use futures_util::FutureExt;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use petstore_api_key::is_request_id;
 use petstore_telemetry::{
     metrics,
@@ -53,6 +53,9 @@ pub(super) use service;
 /// Metadata and header field with the id that a caller gives a call.
 const REQUEST_ID: &str = "x-request-id";
 
+/// Header field with the time for which a caller waits.
+const GRPC_TIMEOUT: &str = "grpc-timeout";
+
 /// Id that a caller gives a call, so that both sides' logs can be matched, of the form that REST accepts too.
 /// It is returned in the answer's metadata, and with a failure as `google.rpc.RequestInfo`.
 #[derive(Clone, Debug)]
@@ -97,10 +100,16 @@ pub(super) struct CallContext {
 }
 
 impl CallContext {
+    /// Returns `true` if the caller sent a timeout that is not of the form of gRPC.
+    pub(super) fn has_malformed_timeout(headers: &HeaderMap) -> bool {
+        let is_timeout = |value: &HeaderValue| value.to_str().is_ok_and(|text| grpc_timeout(text).is_some());
+        !headers.get_all(GRPC_TIMEOUT).iter().all(is_timeout)
+    }
+
     /// Takes the metadata out of the request.
     fn take<M>(request: &mut Request<M>) -> Self {
         let started = started(request);
-        let timeout = request.metadata().get("grpc-timeout");
+        let timeout = request.metadata().get(GRPC_TIMEOUT);
         let timeout = timeout.and_then(|value| grpc_timeout(value.to_str().ok()?));
         let id = CallId::from_headers(request.metadata().as_ref());
         let trace = std::mem::take(request.metadata_mut()).into_headers();
@@ -236,7 +245,7 @@ fn deadline(asked: Option<Duration>, longest: Duration) -> Duration {
 }
 
 /// Returns the duration in a `grpc-timeout` field: 1 to 8 digits and a unit (gRPC over HTTP/2). Returns
-/// `None` if it is malformed; the field is then ignored, as in tonic.
+/// `None` if it is malformed; on a socket the call is then refused.
 fn grpc_timeout(value: &str) -> Option<Duration> {
     let (digits, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;
     if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {

@@ -28,7 +28,7 @@ pub(super) fn batch(request: v1::BatchCreatePetsRequest) -> Result<Batch> {
         if request.request_id.is_empty() {
             new_pet(request.pet)
         } else {
-            Err(Violation::new("request_id", "must be empty in a batch").into())
+            Err(Violation::new("requestId", "must be empty in a batch").into())
         }
     }))
 }
@@ -78,7 +78,7 @@ pub(super) fn check_request_id(id: &str) -> Result<()> {
         id if ApiKey::begins_in(id) => "must not hold an API key or a token",
         _ => "must be 8 to 64 ASCII letters, digits, '.', '_' and '-'",
     };
-    Err(refuse("request_id", rule))
+    Err(refuse("requestId", rule))
 }
 
 pub(super) fn key_id(field: &'static str, raw: &str) -> Result<KeyId> {

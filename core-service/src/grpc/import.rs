@@ -82,7 +82,7 @@ impl Import<'_> {
 
     async fn take(&mut self, message: ImportPetsRequest) -> Result<()> {
         if !message.import_id.is_empty() && message.import_id != self.id.as_str() {
-            return Err(invalid(Violation::new("import_id", "must be the same in all messages of a call")));
+            return Err(invalid(Violation::new("importId", "must be the same in all messages of a call")));
         }
         let chunk = self.judge(message)?;
         if chunk.last_line == 0 {

@@ -3,7 +3,8 @@
 //! tonic and tower limit calls, not bytes. The calls that a few gateways may have in flight, each with the
 //! largest message, would take a multiple of 64 MiB, although nearly all of them have some hundred bytes. So
 //! the bytes are counted here, as they arrive. tonic's timeout is the same for all methods and gives a status
-//! without a reason, so the deadline of a message is enforced here too.
+//! without a reason, so the deadline of a message is enforced here too, and tonic's other refusals get a
+//! reason.
 
 use std::{
     convert::Infallible,
@@ -14,15 +15,15 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body::Frame;
 use tokio::time::{Instant, Sleep, sleep, timeout_at};
-use tonic::{Status, body::Body, service::Routes};
+use tonic::{Code, Status, body::Body, service::Routes};
 use tower::{Service, service_fn};
 
 use super::{
     access::Security,
-    call::{CallBegin, CallId, CallMetrics},
+    call::{CallBegin, CallContext, CallId, CallMetrics},
     capacity::{Budgets, HeldBytes},
     connection::ConnectionInfo,
     limits::LIMITS,
@@ -46,6 +47,9 @@ pub(super) fn guarded(
         let (mut routes, shared) = (routes.clone(), Arc::clone(&shared));
         async move {
             let (security, calls, budgets) = &*shared;
+            if !is_grpc(request.headers()) {
+                return Ok(unsupported_media_type());
+            }
             let method = Method::find(request.uri().path());
             match security.check(method.callers, &request) {
                 Ok(Some(peer)) => drop(request.extensions_mut().insert(peer)),
@@ -63,16 +67,21 @@ pub(super) fn guarded(
             let held = HeldBytes::new(budgets.map(|budgets| Arc::clone(budgets.of(method.class))));
             let is_refused = !held.take(2 * 1024); // the header fields of a call, and its bookkeeping
             let id = CallId::from_headers(request.headers());
-            let call = Arc::new(Call { method, id, begin, calls: calls.clone(), held });
+            let is_compressed = request.headers().get("grpc-encoding").is_some_and(|it| it != "identity");
+            let call = Arc::new(Call { method, id, begin, calls: calls.clone(), is_compressed, held });
+            if CallContext::has_malformed_timeout(request.headers()) {
+                let fault = "grpc-timeout must be 1 to 8 digits and one of the units H, M, S, m, u, n";
+                return Ok(call.refuse(&PetStoreError::InvalidCall(fault.to_owned())).into_http());
+            }
             let of_body = Arc::clone(&call);
             // The parsed message stays in memory until the call is answered: `call` holds its bytes.
             let answer = routes.call(
                 request.map(|body| Body::new(ReceivedBody { body, call: of_body, is_refused, idle: None })),
             );
-            let Some(timeout) = method.timeout else { return answer.await };
+            let Some(timeout) = method.timeout else { return Ok(call.with_reason(answer.await?)) };
             // Once the message is complete, the call itself answers in time, for which it has this much more.
             match timeout_at(begin + timeout + Duration::from_millis(100), answer).await {
-                Ok(answer) => answer,
+                Ok(answer) => Ok(call.with_reason(answer?)),
                 Err(_) => Ok(call.refuse(&PetStoreError::DeadlineExceeded).into_http()),
             }
         }
@@ -86,6 +95,8 @@ struct Call {
     id: Option<CallId>,
     begin: Instant,
     calls: CallMetrics,
+    /// `true` if the caller declares an encoding of its messages.
+    is_compressed: bool,
     /// Held until the call is answered, however it ends.
     held: HeldBytes,
 }
@@ -102,6 +113,44 @@ impl Call {
         }
         status
     }
+
+    /// Returns the answer, with a reason if tonic itself refused the call: it sends a status alone.
+    fn with_reason(&self, mut answer: Response<Body>) -> Response<Body> {
+        let Some(status) = Status::from_header_map(answer.headers()) else { return answer };
+        if !status.details().is_empty() {
+            return answer;
+        }
+        let error = match status.code() {
+            Code::Unimplemented if self.is_compressed => PetStoreError::CompressedMessage,
+            Code::Unimplemented => PetStoreError::UnknownMethod,
+            Code::OutOfRange => PetStoreError::MessageTooLarge { max: self.method.max_message },
+            // tonic cannot decode the message, or there is none. A method's own fault has a reason.
+            Code::Internal => {
+                PetStoreError::InvalidCall(format!("the message cannot be read: {}", status.message()))
+            }
+            _ => return answer,
+        };
+        // tonic's other fields stay, such as grpc-accept-encoding.
+        answer.headers_mut().extend(self.refuse(&error).into_http::<()>().into_parts().0.headers);
+        answer
+    }
+}
+
+/// Returns `true` for the media type of gRPC, whose messages may name their encoding.
+fn is_grpc(headers: &HeaderMap) -> bool {
+    const GRPC: &[u8] = b"application/grpc";
+    let media_type = headers.get(header::CONTENT_TYPE).map_or(&[][..], HeaderValue::as_bytes);
+    media_type.split_at_checked(GRPC.len()).is_some_and(|(essence, rest)| {
+        essence.eq_ignore_ascii_case(GRPC) && matches!(rest, [] | [b'+' | b';', ..])
+    })
+}
+
+/// Returns the answer to a request that is not gRPC, which its client would not understand.
+fn unsupported_media_type() -> Response<Body> {
+    let mut answer = Response::new(Body::empty());
+    *answer.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+    answer.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("application/grpc"));
+    answer
 }
 
 /// Body of a request, which fails with a status if it is too large, or idle.

@@ -9,8 +9,11 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{FutureExt, Stream, StreamExt, future::BoxFuture, stream};
-use http::{Request, Response};
+use futures_util::{
+    FutureExt, Stream, StreamExt,
+    future::BoxFuture,
+    stream::{self, BoxStream},
+};
 use petstore_proto::{
     FILE_DESCRIPTOR_SET,
     admin::v1::admin_service_server,
@@ -22,8 +25,15 @@ use tokio::{
     sync::{oneshot, watch},
     time,
 };
-use tonic::{body::Body, service::Routes};
-use tonic_health::{ServingStatus, server::HealthReporter};
+use tonic::{Code, Request, Response, Status, body::Body, service::Routes};
+use tonic_health::{
+    ServingStatus,
+    pb::{
+        HealthCheckRequest, HealthCheckResponse, health_check_response,
+        health_server::{Health as HealthRpc, HealthServer},
+    },
+    server::{HealthReporter, HealthService},
+};
 use tonic_reflection::server::Builder;
 use tower::Service;
 
@@ -106,7 +116,7 @@ async fn serve_each<S>(
     security: Security,
     connection_age: Duration,
 ) where
-    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
+    S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible, Future: Send>
         + Clone
         + Send
         + 'static,
@@ -168,7 +178,8 @@ struct Health {
 
 /// Adds health, with its initial status, and reflection.
 async fn add_tools(routes: Routes, store: Store) -> (Routes, Health) {
-    let (reporter, service) = tonic_health::server::health_reporter();
+    let reporter = HealthReporter::new();
+    let service = HealthServer::new(PortHealth(HealthService::from_health_reporter(reporter.clone())));
     let mut health = Health { store, reporter, last: ServingStatus::Unknown };
     health.update().await;
     let routes = routes.add_service(service.max_decoding_message_size(LIMITS.tool_message));
@@ -225,6 +236,40 @@ impl Health {
     }
 }
 
+/// Health of the services, as `grpc.health.v1` requires it: a watcher of an unknown service learns that it is
+/// unknown, and stays. tonic's own service refuses the call.
+struct PortHealth(HealthService);
+
+#[tonic::async_trait]
+impl HealthRpc for PortHealth {
+    type WatchStream = BoxStream<'static, Result<HealthCheckResponse, Status>>;
+
+    async fn check(
+        &self,
+        request: Request<HealthCheckRequest>,
+    ) -> Result<Response<HealthCheckResponse>, Status> {
+        self.0.check(request).await
+    }
+
+    async fn watch(
+        &self,
+        request: Request<HealthCheckRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        match self.0.watch(request).await {
+            Err(status) if status.code() == Code::NotFound => {
+                // No service is added later. The stream ends with those of the server as a whole, so it does
+                // not hold up the drain.
+                let server = self.0.watch(Request::new(HealthCheckRequest::default())).await?.into_inner();
+                let mut unknown = HealthCheckResponse::default();
+                unknown.set_status(health_check_response::ServingStatus::ServiceUnknown);
+                let until_end = server.filter_map(async |_| None);
+                Ok(Response::new(stream::iter([Ok(unknown)]).chain(until_end).boxed()))
+            }
+            watched => Ok(watched?.map(StreamExt::boxed)),
+        }
+    }
+}
+
 /// Adds reflection. It is only a convenience, so a fault in it stops nothing else.
 fn with_reflection(routes: Routes) -> Routes {
     let Ok(mut public) = FileDescriptorSet::decode(FILE_DESCRIPTOR_SET) else {
@@ -235,6 +280,7 @@ fn with_reflection(routes: Routes) -> Routes {
     let builder = || {
         Builder::configure()
             .register_file_descriptor_set(public.clone())
+            .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET) // of error details
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     match (builder().build_v1(), builder().build_v1alpha()) {

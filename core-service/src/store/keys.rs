@@ -238,7 +238,7 @@ fn issue(
     now: UnixMillis,
 ) -> Result<(ApiKey, api_key::ActiveModel), Violation> {
     if expires_at.is_some_and(|expires_at| expires_at <= now) {
-        return Err(Violation::new("expire_time", "must be in the future"));
+        return Err(Violation::new("expireTime", "must be in the future"));
     }
     let key = ApiKey::generate(environment);
     let row = key_row(&key, label, expires_at, now);

@@ -2,4 +2,5 @@
 
 mod authentication;
 mod bounds;
+mod conformance;
 mod pets;

@@ -135,7 +135,7 @@ async fn orders_are_paged_as_pets_are() {
     let page = orders.list_orders(ListOrdersRequest { page_size: 5, page_token }).await.unwrap().into_inner();
     assert_eq!(page.orders.iter().map(|order| order.id).collect::<Vec<_>>(), [23]);
     let refused = orders.list_orders(ListOrdersRequest { page_size: -1, ..Default::default() }).await;
-    assert_eq!(assert_refused(refused, Code::InvalidArgument, "INVALID_PARAMETER"), ["page_size"]);
+    assert_eq!(assert_refused(refused, Code::InvalidArgument, "INVALID_PARAMETER"), ["pageSize"]);
 }
 
 #[tokio::test]

@@ -119,7 +119,7 @@ pub(crate) fn page_token(input: &[u8]) {
         match read {
             Ok(None) => assert!(token.is_empty()),
             Ok(Some(position)) => assert_eq!(fuzz_page_token(list, "shop", position, "").0, token),
-            Err(fault) => assert_eq!(fault.field, "page_token"),
+            Err(fault) => assert_eq!(fault.field, "pageToken"),
         }
         assert_eq!(fuzz_page_token(list, "shop", "", &own).1, Ok(Some(token)));
         assert!(fuzz_page_token(list, "shoq", "", &own).1.is_err(), "other filters");
@@ -134,6 +134,6 @@ fn check_page(page: Result<(PageSize, Option<i64>), PetStoreError>, page_size: i
             assert_eq!(after.is_none(), token.is_empty());
             assert!(after.is_none_or(|after| after > 0));
         }
-        Err(refusal) => crate::assert_names(&refusal.to_string(), &["page_size", "status", "cursor"]),
+        Err(refusal) => crate::assert_names(&refusal.to_string(), &["pageSize", "status", "cursor"]),
     }
 }

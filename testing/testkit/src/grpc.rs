@@ -18,14 +18,14 @@ use tonic::{
     codegen::Service,
     transport::{self, ClientTlsConfig, Endpoint, Identity},
 };
-use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse, health_client::HealthClient};
 use tonic_reflection::pb::{v1, v1alpha};
 use tonic_types::StatusExt;
 
 use crate::{Authority, Certificate, client};
 
 pub use petstore_proto::v1 as pb;
-pub use tonic::{Code, Request, Response, Status, transport::Channel};
+pub use tonic::{Code, Request, Response, Status, Streaming, transport::Channel};
 pub use tonic_health::pb::health_check_response::ServingStatus;
 
 /// Returns a pet to be added. Its status may be a number that is not a status.
@@ -143,6 +143,22 @@ pub async fn unfinished_call(mut channel: Channel, path: &str, announced: u32, s
     }
 }
 
+/// Makes a call with these header fields and bytes, whatever they are. Returns the head of the answer.
+pub async fn raw_call(
+    mut channel: Channel,
+    path: &str,
+    fields: &[(&str, &str)],
+    body: impl Into<Bytes>,
+) -> http::response::Parts {
+    let mut request = http::Request::post(path).header("te", "trailers");
+    for (name, value) in fields {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(tonic::body::Body::new(http_body_util::Full::new(body.into())));
+    poll_fn(|context| channel.poll_ready(context)).await.expect("a connection");
+    channel.call(request.expect("a request")).await.expect("an answer").into_parts().0
+}
+
 /// Returns the answer of `grpc.health.v1` for a service. The empty name stands for the whole server.
 ///
 /// # Errors
@@ -161,6 +177,37 @@ pub async fn health_over(channel: Channel, service: &str) -> Result<ServingStatu
     let request = HealthCheckRequest { service: service.to_owned() };
     let answer = HealthClient::new(channel).check(request).await.map_err(Box::new)?;
     Ok(answer.into_inner().status())
+}
+
+/// Returns the stream of a service's health, as `grpc.health.v1` reports it to watchers.
+///
+/// # Errors
+///
+/// If the service refuses the call.
+pub async fn watch_health(
+    channel: Channel,
+    service: &str,
+) -> Result<Streaming<HealthCheckResponse>, Box<Status>> {
+    let request = HealthCheckRequest { service: service.to_owned() };
+    Ok(HealthClient::new(channel).watch(request).await.map_err(Box::new)?.into_inner())
+}
+
+/// Returns `true` if reflection has a file with this message or service.
+///
+/// # Errors
+///
+/// If the service refuses the call.
+pub async fn is_described(channel: Channel, symbol: &str) -> Result<bool, Status> {
+    use v1::{
+        ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+        server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+    };
+    let message_request = Some(MessageRequest::FileContainingSymbol(symbol.to_owned()));
+    let requests = tokio_stream::once(ServerReflectionRequest { host: String::new(), message_request });
+    let mut answers =
+        ServerReflectionClient::new(channel).server_reflection_info(requests).await?.into_inner();
+    let answer = answers.message().await?.and_then(|answer| answer.message_response);
+    Ok(matches!(answer, Some(MessageResponse::FileDescriptorResponse(_))))
 }
 
 /// Lists the services by reflection, in this version of the protocol.

@@ -22,10 +22,10 @@ pub(super) async fn create(call: Call, request: CreateAccountRequest) -> Result<
 
 pub(super) async fn get(call: Call, request: GetAccountRequest) -> Result<GetAccountResponse> {
     let account = match (request.account.as_str(), request.account_id) {
-        ("", 0) => return Err(convert::refuse("account", "is required, or account_id")),
+        ("", 0) => return Err(convert::refuse("account", "is required, or accountId")),
         ("", id) => call.core.store.find_account_by_id(AccountId(id)).await?,
         (name, 0) => call.core.store.find_account(&convert::account_name(name)?).await?,
-        _ => return Err(convert::refuse("account", "must not be given beside account_id")),
+        _ => return Err(convert::refuse("account", "must not be given beside accountId")),
     };
     Ok(GetAccountResponse { account: Some(convert::account(&account)) })
 }
@@ -36,7 +36,7 @@ pub(super) async fn list(call: Call, request: ListAccountsRequest) -> Result<Lis
     let part = &request.name_contains;
     if part.len() > AccountName::MAX_CHARS || part.contains(char::is_control) {
         let rule = "must be at most 64 bytes long, without control characters";
-        return Err(convert::refuse("name_contains", rule));
+        return Err(convert::refuse("nameContains", rule));
     }
     let list = ListAccounts {
         size,
@@ -72,7 +72,7 @@ fn account_update(values: &pb::Account, mask: &[String]) -> Result<AccountUpdate
     let names = |path: &str| mask.iter().any(|named| named == path);
     let is_known = |path: &String| CHANGEABLE.iter().chain(&READ_ONLY).any(|known| known == path);
     if !CHANGEABLE.into_iter().any(names) || !mask.iter().all(is_known) {
-        return Err(convert::refuse("update_mask", "must name some of name, plan, limits"));
+        return Err(convert::refuse("updateMask", "must name some of name, plan, limits"));
     }
     let name = names("name").then(|| AccountName::parse_field("name", &values.name)).transpose()?;
     let plan = match (names("plan"), names("limits")) {

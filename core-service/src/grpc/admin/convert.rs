@@ -51,7 +51,7 @@ pub(super) fn account_filter(raw: &str) -> Result<Option<AccountName>> {
 }
 
 pub(super) fn key_id(raw: &str) -> Result<KeyId> {
-    convert::key_id("key_id", raw)
+    convert::key_id("keyId", raw)
 }
 
 /// Returns the size of a page, and the position after which it begins.

@@ -27,7 +27,7 @@ pub(super) async fn explain(call: Call, request: ExplainRefusalRequest) -> Resul
     }
     let mut subjects: Vec<(State, Vec<Refusal>)> = Vec::new();
     let (name, in_log) = match (account, key_id.as_str(), request_id.as_str()) {
-        (None, "", "") => return Err(convert::refuse("account", "is required, or key_id or request_id")),
+        (None, "", "") => return Err(convert::refuse("account", "is required, or keyId or requestId")),
         (None, "", id) => {
             for refusal in store.refusals_of_request(id).await? {
                 subjects.push((State::of_refusal(store, &refusal, recent).await?, vec![refusal]));
@@ -55,7 +55,7 @@ pub(super) async fn explain(call: Call, request: ExplainRefusalRequest) -> Resul
             subjects.push((State::of(store, account, vec![key], UnixMillis(0)).await?, refusals));
             (format!("key {id}"), format!("key_id={id}"))
         }
-        _ => return Err(convert::refuse("key_id", "cannot be combined with account or request_id")),
+        _ => return Err(convert::refuse("keyId", "cannot be combined with account or requestId")),
     };
 
     if !request_id.is_empty() {

@@ -23,7 +23,7 @@ pub(super) async fn create(call: Call, request: CreateKeyRequest) -> Result<Crea
     let environment = environment(&call, convert::environment(request.environment)?)?;
     let expires_at = match request.expiration {
         None => None,
-        Some(Expiration::ExpireTime(at)) => Some(convert::moment("expire_time", at)?),
+        Some(Expiration::ExpireTime(at)) => Some(convert::moment("expireTime", at)?),
         Some(Expiration::Ttl(ttl)) => Some(convert::after("ttl", call.now, convert::duration("ttl", ttl)?)?),
     };
     let issued = call.core.store.create_key(&call.actor, &account, label, environment, expires_at, call.now);
@@ -75,7 +75,7 @@ pub(super) async fn rotate(call: Call, request: RotateKeyRequest) -> Result<Rota
     let environment = convert::environment(request.environment)?;
     let expiry = match request.expiration {
         None => NewExpiry::SameLifetime,
-        Some(NewExpiration::ExpireTime(at)) => NewExpiry::At(convert::moment("expire_time", at)?),
+        Some(NewExpiration::ExpireTime(at)) => NewExpiry::At(convert::moment("expireTime", at)?),
         Some(NewExpiration::Ttl(ttl)) => {
             NewExpiry::At(convert::after("ttl", call.now, convert::duration("ttl", ttl)?)?)
         }
@@ -103,16 +103,16 @@ pub(super) async fn ban(call: Call, request: CreateBanRequest) -> Result<CreateB
     let id = convert::key_id(&request.key_id)?;
     let reason = Remark::reason(&request.reason).map_err(convert::refused)?;
     let length = match request.end {
-        None => return Err(convert::refuse("duration", "is required, or end_time")),
+        None => return Err(convert::refuse("duration", "is required, or endTime")),
         Some(End::Duration(length)) => convert::duration("duration", length)?,
         Some(End::EndTime(end)) => {
-            let end = convert::moment("end_time", end)?;
+            let end = convert::moment("endTime", end)?;
             end.since(call.now)
         }
     };
     // To refuse a key for longer, an operator revokes it.
     if length.is_zero() || length > Duration::from_hours(24 * 366) {
-        return Err(convert::refuse("end_time", "must be in the future, at most 366 days from now"));
+        return Err(convert::refuse("endTime", "must be in the future, at most 366 days from now"));
     }
     let ban = call.core.store.add_ban(&call.actor, id, length, reason, call.now).await?;
     Ok(CreateBanResponse { ban: Some(ban) })

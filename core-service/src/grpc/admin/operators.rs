@@ -86,8 +86,8 @@ pub(super) async fn events(call: Call, request: ListAuditEventsRequest) -> Resul
         operator: name("operator", &request.operator).map_err(convert::refused)?.map(|name| name.to_string()),
         account: name("account", &request.account).map_err(convert::refused)?.map(|name| name.to_string()),
         key_id: given(&request.key_id).map(|id| convert::key_id(&id)).transpose()?.map(|id| id.to_string()),
-        since: request.start_time.map(|start| convert::moment("start_time", start)).transpose()?,
-        until: request.end_time.map(|end| convert::moment("end_time", end)).transpose()?,
+        since: request.start_time.map(|start| convert::moment("startTime", start)).transpose()?,
+        until: request.end_time.map(|end| convert::moment("endTime", end)).transpose()?,
     };
     let (rows, total_size) = call.core.store.list_audit_events(list).await?;
     let (events, next_page_token) = convert::cut(rows, size, &tokens, |last| last.id.to_string());

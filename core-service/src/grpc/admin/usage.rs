@@ -25,14 +25,14 @@ pub(super) async fn get(call: Call, request: GetUsageRequest) -> Result<GetUsage
     let interval = pb::UsageInterval::try_from(request.interval)
         .map_err(|_| convert::refuse("interval", "must be one of minute, day"))?;
     let account = call.account_id(&request.account).await?;
-    let start = request.start_time.map(|start| convert::moment("start_time", start)).transpose()?;
+    let start = request.start_time.map(|start| convert::moment("startTime", start)).transpose()?;
     let periods = match interval {
         pb::UsageInterval::Minute => {
             let since = start.map_or(Minute::containing(call.now).minus(MINUTES - 1), Minute::containing);
             minutes(&call, account, since, request).await?
         }
         pb::UsageInterval::Day | pb::UsageInterval::Unspecified => {
-            for (is_given, field) in [(!request.key_id.is_empty(), "key_id"), (request.by_key, "by_key")] {
+            for (is_given, field) in [(!request.key_id.is_empty(), "keyId"), (request.by_key, "byKey")] {
                 if is_given {
                     return Err(convert::refuse(field, "is for minutes only: days are counted by account"));
                 }
@@ -58,7 +58,7 @@ async fn minutes(
 ) -> Result<Vec<pb::UsagePeriod>> {
     let GetUsageRequest { account: mut name, key_id, by_key, .. } = request;
     if by_key && account.is_none() {
-        return Err(convert::refuse("by_key", "needs an account"));
+        return Err(convert::refuse("byKey", "needs an account"));
     }
     let key_id = Some(key_id).filter(|id| !id.is_empty()).map(|id| convert::key_id(&id)).transpose()?;
     if let Some(key_id) = key_id {

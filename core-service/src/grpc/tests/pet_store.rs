@@ -76,6 +76,6 @@ async fn a_list_continues_at_its_token() {
     let message = "cursor must be the one returned with the previous page, unchanged";
     assert_eq!(verdict(&refusal), refused(Code::InvalidArgument, "INVALID_CURSOR", message));
     let refusal = list(-1, "", PetStatus::Sold).await.unwrap_err();
-    let message = "page_size must not be negative";
+    let message = "pageSize must not be negative";
     assert_eq!(verdict(&refusal), refused(Code::InvalidArgument, "INVALID_PARAMETER", message));
 }

@@ -189,7 +189,7 @@ async fn a_key_needs_an_existing_account_and_a_future_expiry() {
             .unwrap_err()
     };
     assert_eq!(create("nobody", None).await.to_string(), "there is no account nobody");
-    assert_eq!(create("acme", Some(START)).await.to_string(), "expire_time must be in the future");
+    assert_eq!(create("acme", Some(START)).await.to_string(), "expireTime must be in the future");
 }
 
 #[tokio::test]

@@ -57,7 +57,7 @@ async fn a_page_has_twenty_pets_by_default_and_at_most_a_hundred() {
     }
     for page_size in [-1, i32::MIN] {
         let refused = pets.list_pets(ListPetsRequest { page_size, ..Default::default() }).await;
-        assert_eq!(assert_refused(refused, Code::InvalidArgument, "INVALID_PARAMETER"), ["page_size"]);
+        assert_eq!(assert_refused(refused, Code::InvalidArgument, "INVALID_PARAMETER"), ["pageSize"]);
     }
 }
 

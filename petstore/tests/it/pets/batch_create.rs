@@ -67,7 +67,7 @@ async fn a_batch_has_no_request_ids() {
     let refused = grpc::pet_store(shop.grpc_addr()).await.batch_create_pets(request).await;
     assert_eq!(
         assert_refused(refused, Code::InvalidArgument, "VALIDATION_FAILED"),
-        ["requests[0].request_id"]
+        ["requests[0].requestId"]
     );
 }
 

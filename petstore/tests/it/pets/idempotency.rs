@@ -144,5 +144,5 @@ async fn a_request_id_makes_a_grpc_creation_idempotent() {
     grpc::assert_refused(reused, Code::AlreadyExists, "IDEMPOTENCY_KEY_REUSED");
     let invalid = pets.create_pet(request("r 1", "Rex")).await;
     let named = grpc::assert_refused(invalid, Code::InvalidArgument, "INVALID_IDEMPOTENCY_KEY");
-    assert_eq!(named, ["request_id"]);
+    assert_eq!(named, ["requestId"]);
 }

@@ -79,13 +79,13 @@ async fn an_invalid_stream_is_refused() {
     let early = ImportPetsRequest { last_line: 1, ..message(&[2]) };
     let many: Vec<i64> = (1..=1_001).collect();
     for (messages, field) in [
-        (vec![], "import_id"),
-        (vec![nameless], "import_id"),
-        (vec![message(&[]), other], "import_id"),
+        (vec![], "importId"),
+        (vec![nameless], "importId"),
+        (vec![message(&[]), other], "importId"),
         (vec![message(&[2, 1])], "lines"),
         (vec![message(&[0])], "lines"),
         (vec![message(&many)], "lines"),
-        (vec![early], "last_line"),
+        (vec![early], "lastLine"),
     ] {
         let refused = import(&shop, messages).await;
         assert_eq!(assert_refused(refused, Code::InvalidArgument, "VALIDATION_FAILED"), [field]);

@@ -288,17 +288,17 @@ async fn without_a_stored_refusal_the_answer_explains_sampling_and_names_the_log
 async fn invalid_requests_for_explanations_are_refused() {
     let shop = Shop::open().await;
     let (_, key_id) = acme(&shop).await;
-    let rule = "request_id must be 8 to 64 ASCII letters, digits, '.', '_' and '-'";
+    let rule = "requestId must be 8 to 64 ASCII letters, digits, '.', '_' and '-'";
     for (wrong, message) in [
-        (pb::ExplainRefusalRequest::default(), "account is required, or key_id or request_id"),
+        (pb::ExplainRefusalRequest::default(), "account is required, or keyId or requestId"),
         (
             pb::ExplainRefusalRequest { account: "acme".into(), ..of_key(&key_id) },
-            "key_id cannot be combined with account or request_id",
+            "keyId cannot be combined with account or requestId",
         ),
         (request("a b"), rule),
         (
             request(ApiKey::generate(petstore_api_key::Environment::Production).expose()),
-            "request_id must not hold an API key or a token",
+            "requestId must not hold an API key or a token",
         ),
     ] {
         let refusal = local(&shop).explain_refusal(wrong).await.unwrap_err();

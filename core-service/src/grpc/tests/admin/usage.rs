@@ -145,16 +145,16 @@ async fn unsupported_breakdowns_of_usage_are_refused() {
         (
             of("", &key, 0, false),
             "INVALID_PARAMETER",
-            "key_id is for minutes only: days are counted by account",
+            "keyId is for minutes only: days are counted by account",
         ),
         (
             of("acme", "", 2, true),
             "INVALID_PARAMETER",
-            "by_key is for minutes only: days are counted by account",
+            "byKey is for minutes only: days are counted by account",
         ),
-        (of("", "", 1, true), "INVALID_PARAMETER", "by_key needs an account"),
+        (of("", "", 1, true), "INVALID_PARAMETER", "byKey needs an account"),
         (of("", "", 3, false), "INVALID_PARAMETER", "interval must be one of minute, day"),
-        (of("", "a key", 1, false), "INVALID_PARAMETER", "key_id must be the UUID of a key"),
+        (of("", "a key", 1, false), "INVALID_PARAMETER", "keyId must be the UUID of a key"),
         (of("zoo", &key, 1, false), "KEY_NOT_FOUND", &format!("there is no key {key}")),
     ] {
         let refusal = admin.get_usage(wrong).await.unwrap_err();
