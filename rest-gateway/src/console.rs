@@ -251,7 +251,7 @@ impl Console {
     /// # Errors
     ///
     /// If the request has several sessions that have not ended, because then one may have been planted, so
-    /// that the operator would act as another one; or if the core cannot tell. The error is the response.
+    /// that the operator would act as another one; or if the core does not answer. The error is the response.
     async fn open_session(
         &self,
         cookie: &SessionCookie,
