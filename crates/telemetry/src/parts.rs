@@ -123,62 +123,64 @@ const EITHER: &[PartState] = &[PartState::Degraded, PartState::Down];
 causes! {
     /// No core has answered since the gateway started.
     CoreNotReached: Core DOWN "not_reached",
-        "No core has answered since this gateway started: API requests get 503 until one does. Check that a core \
-         runs and that --core-url is its address.";
+        "No core has answered since this gateway started: API requests get 503 until one does. Check that \
+         a core runs and that --core-url is its address.";
     /// No core can be reached, or a proxy says that none is behind it.
     CoreUnreachable: Core DEGRADED "unreachable",
         "The core is unreachable: API requests get 503 until it returns.";
     /// A core has refused the gateway's service token.
     CoreTokenRefused: Core EITHER "token_refused",
-        "A core refuses this gateway, because the service token is not this core's: requests that reach it get \
-         503. Give gateways and cores the same token.";
+        "A core refuses this gateway, because the service token is not this core's: requests that reach \
+         it get 503. Give gateways and cores the same token.";
     /// A core requires a client certificate that the gateway does not show.
     CoreCertificateRequired: Core EITHER "certificate_required",
-        "A core refuses this gateway, because it shows no client certificate: requests that reach it get 503. \
-         Start the gateway with --core-cert and --core-key.";
+        "A core refuses this gateway, because it shows no client certificate: requests that reach it get \
+         503. Start the gateway with --core-cert and --core-key.";
     /// The core lacks a method.
     CoreLacksMethods: Core DOWN "lacks_methods",
-        "The core lacks a method that this gateway needs; the gateway's log names it. Upgrade cores before \
-         gateways.";
+        "The core lacks a method that this gateway needs; the gateway's log names it. Upgrade cores \
+         before gateways.";
     /// The core answers, but its database does not.
     CoreDatabaseUnreachable: Core EITHER "database_unreachable",
-        "The core answers, but its database does not: API requests get 503 until it does. The core's /readyz \
-         and log have the cause.";
+        "The core answers, but its database does not: API requests get 503 until it does. The core's \
+         /readyz and log have the cause.";
     /// The core's database takes no writes.
     CoreDatabaseNotWritable: Core DEGRADED "database_not_writable",
-        "The core's database takes no writes: additions get 503, reads work. The core's /readyz and log have the \
-         cause.";
+        "The core's database takes no writes: additions get 503, reads work. The core's /readyz and log \
+         have the cause.";
     /// The core answers with another error, or too late.
     CoreFails: Core EITHER "fails",
-        "The core can be reached, but fails to answer this gateway, or answers too late. The core's /readyz and \
-         log have the cause.";
+        "The core can be reached, but fails to answer this gateway, or answers too late. The core's \
+         /readyz and log have the cause.";
 
     /// The database does not answer reads.
     DatabaseUnreachable: Database DOWN "unreachable",
         "The database does not answer a read within a second: API requests get 503 until it does.";
     /// The file of the open SQLite store is no longer the one at its path.
     DatabaseFileReplaced: Database DOWN "file_replaced",
-        "The database's file was replaced or removed while the service runs: API requests get 503. Stop the \
-         service, put the right file in its place, and start it again.";
+        "The database's file was replaced or removed while the service runs: API requests get 503. Stop \
+         the service, put the right file in its place, and start it again.";
     /// The database has reported damaged content.
     DatabaseDamaged: Database EITHER "damaged",
-        "The database reports damaged content: requests that need it get 500 or 503. What is readable is still \
-         served. Stop the service and restore a backup, or fail over to a sound copy, and restart it.";
+        "The database reports damaged content: requests that need it get 500 or 503. What is readable is \
+         still served. Stop the service and restore a backup, or fail over to a sound copy, and restart \
+         it.";
     /// The database takes no writes.
     DatabaseReadOnly: Database DEGRADED "read_only",
-        "The database is read-only: additions get 503, reads work. It may be a standby, or was made read-only.";
+        "The database is read-only: additions get 503, reads work. It may be a standby, or was made \
+         read-only.";
     /// The last write found no space.
     DatabaseDiskFull: Database DEGRADED "disk_full",
-        "The database's disk is full: additions get 503, reads work. Make room; writes then resume without a \
-         restart.";
+        "The database's disk is full: additions get 503, reads work. Make room; writes then resume \
+         without a restart.";
     /// The last write failed for another reason, such as a limit on the file's size.
     DatabaseWritesFail: Database DEGRADED "writes_fail",
         "The database cannot write to its file: additions get 503, reads work. The log has the cause.";
 
     /// Redis is unreachable, and the gateway limits by itself.
     LimiterLocal: Limiter DEGRADED "redis_unreachable",
-        "Redis, or a node of its cluster, is unreachable: this gateway limits what is counted there by itself, to \
-         its share of the limits (--on-redis-failure local).";
+        "Redis, or a node of its cluster, is unreachable: this gateway limits what is counted there by \
+         itself, to its share of the limits (--on-redis-failure local).";
     /// Redis is unreachable, and nothing is limited.
     LimiterOpen: Limiter DEGRADED "redis_unreachable",
         "Redis, or a node of its cluster, is unreachable: what is counted there is not limited \
