@@ -57,13 +57,13 @@ impl GrpcSettings {
         if let Some(tokens) = self.token.tokens()? {
             security = security.with_tokens(tokens);
         }
+        if let (Some(_), GrpcAddr::Unix(_)) = (&self.tls_cert, &self.grpc_addr) {
+            return Err(InvalidSetting::new(
+                "--tls-cert",
+                "cannot be used with a Unix socket, which is served without TLS",
+            ));
+        }
         if let Some(files) = self.tls_files()? {
-            if let GrpcAddr::Unix(_) = self.grpc_addr {
-                return Err(InvalidSetting::new(
-                    "--tls-cert",
-                    "cannot be used with a Unix socket, which is served without TLS",
-                ));
-            }
             security = security
                 .with_tls(&files)
                 .map_err(|error| InvalidSetting::new("--tls-cert", error.to_string()))?;
