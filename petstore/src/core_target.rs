@@ -231,7 +231,7 @@ mod tests {
         let Ok(CoreTarget::Remote(core)) = target::<CoreAddressSettings>(&args) else {
             panic!("not the core");
         };
-        assert_eq!(core.core_url, "http://127.0.0.1:1");
+        assert_eq!(core.core_url, ["http://127.0.0.1:1"]);
     }
 
     #[test]
@@ -240,7 +240,7 @@ mod tests {
         else {
             panic!("not the core");
         };
-        assert_eq!(core.core.core_url, "http://127.0.0.1:50051");
+        assert_eq!(core.core.core_url, ["http://127.0.0.1:50051"]);
         let Ok(CoreTarget::Remote(core)) =
             target::<OperatorCoreSettings>(&["--core-url", "http://127.0.0.1:1"])
         else {

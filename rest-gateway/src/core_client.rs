@@ -6,6 +6,7 @@ mod breaker;
 mod client;
 mod coalesced;
 mod connect;
+mod cores;
 mod methods;
 mod permits;
 mod refusals;
@@ -15,7 +16,8 @@ mod transport;
 
 pub use client::InProcessCalls;
 pub(crate) use client::{CoreClient, call_alone};
-pub use connect::{CoreAddress, CoreTls, InvalidCoreAddress, connect};
+pub use connect::{CoreTls, InvalidCoreAddress};
+pub use cores::{CoreAddress, connect};
 pub(crate) use methods::METHODS;
 pub(crate) use retry::{RetryBudget, call_within, retry_once};
 pub(crate) use traced::TracedTransport;

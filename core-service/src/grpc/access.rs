@@ -4,8 +4,9 @@
 use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
 use http::{HeaderMap, Request};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use petstore_api_key::{ServiceToken, bearer};
+use tokio::time::Instant;
 use tonic::{
     Status,
     body::Body,
@@ -48,6 +49,21 @@ pub struct TlsFiles {
 #[derive(Debug, thiserror::Error)]
 #[error("the certificate, its key or the authority cannot be used: they must be PEM and belong together")]
 pub struct InvalidTls(#[source] tonic::transport::Error);
+
+/// Reason why a caller is refused, whatever it calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    NoCertificate,
+    NoToken,
+    WrongToken,
+}
+
+/// Log of refused callers: a line a minute at most, because any caller may cause it.
+#[derive(Debug, Default)]
+pub(super) struct RefusalLog(Mutex<Option<Instant>>);
+
+/// Minimum time between two lines about refused callers.
+const REFUSAL_LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Caller of a request on a socket.
 #[derive(Clone, Copy, Debug)]
@@ -98,22 +114,21 @@ impl Security {
     }
 
     /// Returns the caller if it may call; `None` if the method is open to everyone.
-    pub(super) fn check(&self, callers: Callers, request: &Request<Body>) -> Result<Option<Peer>, Status> {
+    pub(super) fn check(&self, callers: Callers, request: &Request<Body>) -> Result<Option<Peer>, Refusal> {
         if callers == Callers::Everyone {
             return Ok(None);
         }
         if self.requires_certificate && !shows_certificate(request) {
-            return Err(Status::unauthenticated("the caller must show a client certificate"));
+            return Err(Refusal::NoCertificate);
         }
         if let Some(token) = &self.token {
-            if callers == Callers::Operators {
-                if !shows_token_beside(request.headers(), token) {
-                    let message = "the call must carry the service token as petstore-service-token";
-                    return Err(Status::unauthenticated(message));
-                }
-            } else if !bearer(request.headers()).is_ok_and(|shown| token.is(shown.as_bytes())) {
-                let message = "the call must carry the service token as bearer credential";
-                return Err(Status::unauthenticated(message));
+            let shown = if callers == Callers::Operators {
+                token_beside(request.headers())
+            } else {
+                bearer(request.headers()).ok().map(str::as_bytes)
+            };
+            if !token.is(shown.ok_or(Refusal::NoToken)?) {
+                return Err(Refusal::WrongToken);
             }
         }
         let address = request.extensions().get::<ConnectionInfo>().and_then(|connection| connection.peer);
@@ -169,10 +184,54 @@ fn shows_certificate(request: &Request<Body>) -> bool {
     connection.and_then(TlsConnectInfo::peer_certs).is_some_and(|chain| !chain.is_empty())
 }
 
-/// Returns `true` if the token is present exactly once, in addition to the credential of an operator.
-fn shows_token_beside(headers: &HeaderMap, token: &RequiredToken) -> bool {
+/// Returns the token that is present exactly once, in addition to the credential of an operator.
+fn token_beside(headers: &HeaderMap) -> Option<&[u8]> {
     let mut shown = headers.get_all("petstore-service-token").into_iter();
-    matches!((shown.next(), shown.next()), (Some(shown), None) if token.is(shown.as_bytes()))
+    match (shown.next(), shown.next()) {
+        (Some(shown), None) => Some(shown.as_bytes()),
+        _ => None,
+    }
+}
+
+impl Refusal {
+    /// Returns the value of its label in metrics.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::NoCertificate => "no_certificate",
+            Self::NoToken => "no_token",
+            Self::WrongToken => "wrong_token",
+        }
+    }
+
+    /// Returns the status for such a caller. Unlike the refusal of an operator it has no details.
+    pub(super) fn status(self, callers: Callers) -> Status {
+        Status::unauthenticated(match self {
+            Self::NoCertificate => "the caller must show a client certificate",
+            Self::NoToken if callers == Callers::Operators => {
+                "the call must carry the service token as petstore-service-token"
+            }
+            Self::NoToken => "the call must carry the service token as bearer credential",
+            Self::WrongToken => "the service token is not this core's",
+        })
+    }
+}
+
+impl RefusalLog {
+    /// Logs a refusal, unless there was a line within [`REFUSAL_LOG_INTERVAL`].
+    pub(super) fn add(&self, refusal: Refusal, connection: Option<&ConnectionInfo>) {
+        let mut logged = self.0.lock();
+        if logged.is_none_or(|logged| logged.elapsed() >= REFUSAL_LOG_INTERVAL) {
+            *logged = Some(Instant::now());
+            let peer = connection.and_then(|connection| connection.peer).map(tracing::field::display);
+            // No text of the caller, which could hold a key.
+            tracing::warn!(
+                peer,
+                reason = refusal.name(),
+                "refused a caller, which needs this core's service token or a certificate; further ones are \
+                 counted, and logged once a minute"
+            );
+        }
+    }
 }
 
 /// Omits the key.

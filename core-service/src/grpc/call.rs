@@ -18,6 +18,7 @@ use tonic::{
 };
 
 use super::{
+    access::Refusal,
     methods::{Class, Method},
     status::{grpc_code, to_status},
 };
@@ -206,10 +207,20 @@ metrics! {
             "gRPC calls that the core refused or that failed, by the reason in their ErrorInfo.",
             &["rpc_method", "code"],
         ),
+        refused_callers: IntCounterVec = counters(
+            "petstore_grpc_refused_callers_total",
+            "gRPC calls refused because their caller lacks this core's service token or a certificate.",
+            &["reason"],
+        ),
     }
 }
 
 impl CallMetrics {
+    /// Counts a call whose caller is refused.
+    pub(super) fn refused(&self, refusal: Refusal) {
+        self.refused_callers.with_label_values(&[refusal.name()]).inc();
+    }
+
     /// Counts a call that was answered.
     pub(super) fn answered(&self, method: &Method, took: Duration, failure: Option<&PetStoreError>) {
         let rpc = method.name();

@@ -22,7 +22,7 @@ use tonic::{Code, Status, body::Body, service::Routes};
 use tower::{Service, service_fn};
 
 use super::{
-    access::Security,
+    access::{RefusalLog, Security},
     call::{CallBegin, CallContext, CallId, CallMetrics},
     capacity::{Budgets, HeldBytes},
     connection::ConnectionInfo,
@@ -41,12 +41,12 @@ pub(super) fn guarded(
 + Clone
 + Send
 + 'static {
-    let shared = Arc::new((security, calls, Budgets::divided_by(1)));
+    let shared = Arc::new((security, calls, Budgets::divided_by(1), RefusalLog::default()));
     service_fn(move |mut request: Request<Body>| {
         let begin = Instant::now();
         let (mut routes, shared) = (routes.clone(), Arc::clone(&shared));
         async move {
-            let (security, calls, budgets) = &*shared;
+            let (security, calls, budgets, refusals) = &*shared;
             if !is_grpc(request.headers()) {
                 return Ok(unsupported_media_type());
             }
@@ -55,10 +55,9 @@ pub(super) fn guarded(
                 Ok(Some(peer)) => drop(request.extensions_mut().insert(peer)),
                 Ok(None) => {}
                 Err(refusal) => {
-                    // No text of the caller, which could hold a key, and no line above debug that it could
-                    // repeat at will.
-                    tracing::debug!("refused a call: {}", refusal.message());
-                    return Ok(refusal.into_http());
+                    calls.refused(refusal);
+                    refusals.add(refusal, request.extensions().get());
+                    return Ok(refusal.status(method.callers).into_http());
                 }
             }
             request.extensions_mut().insert(CallBegin(begin));

@@ -99,10 +99,12 @@ impl GrpcSettings {
 /// Address of a core, and credentials of both sides.
 #[derive(Clone, Debug, clap::Args)]
 pub struct CoreAddressSettings {
-    /// URL of the core's gRPC port: http:// or https:// with host and port, or unix:// with a path. A gateway
-    /// starts without the core, and is ready when the core has answered
+    /// URL of the core's gRPC port: http:// or https:// with host and port, or unix:// with a path. A name
+    /// with several addresses stands for several cores; may be repeated, separated by commas in the variable.
+    /// A gateway starts without the core, and is ready when the core has answered
     #[arg(long, env = "PETSTORE_CORE_URL", default_value = "http://127.0.0.1:50051", value_name = "URL")]
-    pub core_url: String,
+    #[arg(value_delimiter = ',')]
+    pub core_url: Vec<String>,
 
     /// File with the authorities that may issue the core's certificate, in PEM; required for https://
     #[arg(long, env = "PETSTORE_CORE_CA", value_name = "FILE")]
@@ -135,7 +137,7 @@ impl CoreAddressSettings {
         let authority =
             self.core_ca.as_deref().map(|file| files::certificates("--core-ca", file)).transpose()?;
         let tls = authority.map(|authority| CoreTls { authority, identity });
-        core_client::connect(CoreAddress { url: self.core_url.clone(), tls, token }).map_err(|error| {
+        core_client::connect(CoreAddress { urls: self.core_url.clone(), tls, token }).map_err(|error| {
             let setting = match &error {
                 InvalidCoreAddress::Url | InvalidCoreAddress::NoAuthority => "--core-url",
                 InvalidCoreAddress::NotEncrypted | InvalidCoreAddress::Authority => "--core-ca",

@@ -3,6 +3,7 @@
 mod core_away;
 mod hung_core;
 mod secured;
+mod several;
 
 use std::{
     sync::{

@@ -19,19 +19,15 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
-use http::{HeaderValue, Request, header};
-use http_body_util::Full;
 use parking_lot::Mutex;
 use petstore_telemetry::metrics::{Collectors, IntCounter, IntGauge, counter, gauge};
 use tokio::{
     sync::watch,
     time::{Instant, sleep, timeout},
 };
-use tonic::body::Body;
 use tower::ServiceExt;
 
-use super::transport::{NamedTransport, TransportError};
+use super::transport::{NamedTransport, TransportError, empty_call};
 
 /// Time after which an unanswered call raises the suspicion that the core hangs, unless a probe was answered
 /// within that time.
@@ -137,14 +133,7 @@ impl CoreBreaker {
     /// Sends one probe. Any answer is a success.
     async fn probe(&self) -> Result<(), TransportError> {
         let sent = Instant::now();
-        let mut request = Request::new(Body::new(Full::new(Bytes::from_static(
-            &[0; 5], /* a message without fields */
-        ))));
-        *request.method_mut() = http::Method::POST;
-        *request.uri_mut() = http::Uri::from_static(PROBE);
-        let fields = [(header::TE, "trailers"), (header::CONTENT_TYPE, "application/grpc")];
-        request.headers_mut().extend(fields.map(|(name, value)| (name, HeaderValue::from_static(value))));
-        self.core.clone().oneshot(request).await?;
+        self.core.clone().oneshot(empty_call(PROBE)).await?;
         *self.last_answered.lock() = Some(sent);
         Ok(())
     }

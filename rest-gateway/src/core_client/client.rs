@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, StatusCode};
 use petstore_proto::internal::v1::{Answer, Call};
 use tokio::time::{Instant, timeout_at};
-use tonic::{Status, metadata::MetadataValue};
+use tonic::{Code, Status, metadata::MetadataValue};
 
 use super::{
     batch::{CallQueue, Reply, reply},
@@ -216,6 +216,10 @@ fn log(error: &ApiError, status: &Status, caller: &Caller) {
         _ if is_caused_by::<CoreNotAnswering>(status) => {
             tracing::debug!(request_id, account_id, code, "the core does not answer");
         }
+        // The transport has logged this already, once a minute and with the core's address.
+        _ if status.code() == Code::Unauthenticated => {
+            tracing::debug!(request_id, account_id, code, "the core refuses this gateway");
+        }
         http if http.is_server_error() => {
             let error = failure_text(status);
             tracing::warn!(request_id, account_id, code, ?grpc_status, error, "the core is not available");
@@ -268,6 +272,7 @@ mod tests {
             (Status::internal("a fault"), tracing::Level::ERROR),
             (Status::unavailable("busy"), tracing::Level::WARN),
             (not_answering, tracing::Level::DEBUG),
+            (Status::unauthenticated("not this core's"), tracing::Level::DEBUG),
             (Status::not_found("no such pet"), tracing::Level::DEBUG),
         ] {
             log(&ApiError::from(&status), &status, &caller());

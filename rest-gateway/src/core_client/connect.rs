@@ -1,36 +1,30 @@
-//! Connections to a core across a network or a Unix socket.
+//! URLs of cores, and connections to them across a network or a Unix socket.
 
-use std::{fmt, io, time::Duration};
+use std::{
+    fmt, io,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
-use futures_util::TryFutureExt;
-use http::{HeaderName, HeaderValue, Request, Uri, header::AUTHORIZATION};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header::AUTHORIZATION};
 use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
 use petstore_api_key::ServiceToken;
 use petstore_proto::internal::v1::batch_service_server;
-use tokio::net::UnixStream;
-use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject};
-use tonic::{
-    body::Body,
-    transport::{Certificate, ClientTlsConfig, Endpoint, Identity},
+use tokio::{
+    net::{TcpStream, UnixStream, lookup_host},
+    time::timeout,
 };
-use tower::{BoxError, ServiceExt, service_fn, util::BoxCloneSyncService};
+use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tower::{ServiceExt, service_fn};
 
-use super::{breaker::PROBE, coalesced::CoalescedWrites, transport::CoreTransport};
+use super::{breaker::PROBE, coalesced::CoalescedWrites};
+
+/// Time for a TCP connection to open.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Metadata with the service token of a call whose bearer credential is an operator's token.
 const SERVICE_TOKEN: HeaderName = HeaderName::from_static("petstore-service-token");
-
-/// Address of a core, and the credentials that gateway and core show to each other.
-#[derive(Debug)]
-pub struct CoreAddress {
-    /// `http://HOST:PORT`, `https://HOST:PORT` or `unix:///PATH`. With https, the core's certificate must be
-    /// for `HOST`.
-    pub url: String,
-    /// TLS files, required with https.
-    pub tls: Option<CoreTls>,
-    /// Service token, sent with every call.
-    pub token: Option<ServiceToken>,
-}
 
 /// Contents of PEM files.
 pub struct CoreTls {
@@ -62,65 +56,97 @@ pub enum InvalidCoreAddress {
     Tls(#[source] tonic::transport::Error),
 }
 
-/// Returns a transport to the core at `address`. It connects with the first call and again whenever the
-/// connection is lost. The gateway's own calls have a separate connection, so that they do not wait behind
-/// the calls of clients when these fill theirs. Must be called inside a Tokio runtime.
-///
-/// # Errors
-/// [`InvalidCoreAddress`] if the address contradicts itself or cannot be read.
-pub fn connect(address: CoreAddress) -> Result<CoreTransport, InvalidCoreAddress> {
-    let CoreAddress { url, tls, token } = address;
-    let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
-    if !names_a_port_and_nothing_else(&url) {
-        return Err(InvalidCoreAddress::Url);
+/// URL of a core, or of several behind one name or address.
+#[derive(Clone, Debug)]
+pub(super) struct Url {
+    endpoint: Endpoint,
+    /// Path of a Unix socket.
+    path: Option<String>,
+}
+
+impl Url {
+    pub(super) fn parse(url: String, tls: Option<&CoreTls>) -> Result<Self, InvalidCoreAddress> {
+        let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+        if !names_a_port_and_nothing_else(&url) {
+            return Err(InvalidCoreAddress::Url);
+        }
+        let path = url.strip_prefix("unix://").map(str::to_owned);
+        let mut endpoint = Endpoint::from_shared(url).map_err(|_| InvalidCoreAddress::Url)?;
+        match (scheme.as_deref(), tls) {
+            (Some("http" | "unix"), None) => {}
+            (Some("http" | "unix"), Some(_)) => return Err(InvalidCoreAddress::NotEncrypted),
+            (Some("https"), None) => return Err(InvalidCoreAddress::NoAuthority),
+            (Some("https"), Some(tls)) => {
+                endpoint = endpoint.tls_config(tls.config()?).map_err(InvalidCoreAddress::Tls)?;
+            }
+            _ => return Err(InvalidCoreAddress::Url),
+        }
+        let endpoint = endpoint
+            // A core that stops answering is noticed within 3 s, also when no call is in flight.
+            .http2_keep_alive_interval(Duration::from_secs(2))
+            .keep_alive_timeout(Duration::from_secs(1))
+            .keep_alive_while_idle(true);
+        Ok(Self { endpoint, path })
     }
-    let path = url.strip_prefix("unix://").map(str::to_owned);
-    let mut endpoint = Endpoint::from_shared(url).map_err(|_| InvalidCoreAddress::Url)?;
-    match (scheme.as_deref(), tls) {
-        (Some("http" | "unix"), None) => {}
-        (Some("http" | "unix"), Some(_)) => return Err(InvalidCoreAddress::NotEncrypted),
-        (Some("https"), None) => return Err(InvalidCoreAddress::NoAuthority),
-        (Some("https"), Some(tls)) => {
-            endpoint = endpoint.tls_config(tls.into_config()?).map_err(InvalidCoreAddress::Tls)?;
+
+    /// Returns a connection to the address, or to the first of the URL's addresses that can be reached. It
+    /// opens with the first call and again whenever it is lost.
+    pub(super) fn channel(&self, address: Option<SocketAddr>) -> Channel {
+        match (self.path.clone(), address) {
+            (Some(path), _) => self
+                .endpoint
+                .connect_with_connector_lazy(service_fn(move |_: Uri| connect_unix(path.clone()))),
+            (None, Some(address)) => {
+                self.endpoint.connect_with_connector_lazy(service_fn(move |_: Uri| connect_tcp(address)))
+            }
+            (None, None) => {
+                self.endpoint.connect_with_connector_lazy(tcp_connector().map_response(CoalescedWrites::from))
+            }
         }
-        _ => return Err(InvalidCoreAddress::Url),
     }
-    let endpoint = endpoint
-        // A core that stops answering is noticed within 3 s, also when no call is in flight.
-        .http2_keep_alive_interval(Duration::from_secs(2))
-        .keep_alive_timeout(Duration::from_secs(1))
-        .keep_alive_while_idle(true);
-    let channel = || match path.clone() {
-        Some(path) => {
-            endpoint.connect_with_connector_lazy(service_fn(move |_: Uri| connect_unix(path.clone())))
+
+    /// Returns the host, without the brackets of an IPv6 address.
+    fn host(&self) -> &str {
+        self.endpoint.uri().host().unwrap_or_default().trim_matches(['[', ']'])
+    }
+
+    /// Returns `true` if the host is a name, whose addresses may change.
+    pub(super) fn has_a_name(&self) -> bool {
+        self.path.is_none() && self.host().parse::<IpAddr>().is_err()
+    }
+
+    /// Looks up the addresses. `None` stands for the Unix socket.
+    pub(super) async fn addresses(&self) -> io::Result<Vec<Option<SocketAddr>>> {
+        if self.path.is_some() {
+            return Ok(vec![None]);
         }
-        None => endpoint.connect_with_connector_lazy(tcp_connector().map_response(CoalescedWrites::from)),
-    };
-    let (for_clients, for_itself) = (channel(), channel());
-    let channel = service_fn(move |request: Request<Body>| {
-        let channel = if is_its_own(request.uri().path()) { &for_itself } else { &for_clients };
-        channel.clone().oneshot(request).map_err(BoxError::from)
-    });
-    let Some((credential, beside)) = token.and_then(|token| credentials(&token)) else {
-        return Ok(BoxCloneSyncService::new(channel));
-    };
-    Ok(BoxCloneSyncService::new(channel.map_request(move |mut request: Request<Body>| {
-        let headers = request.headers_mut();
-        if headers.contains_key(AUTHORIZATION) {
-            headers.insert(SERVICE_TOKEN, beside.clone()); // the credential is an operator's token
-        } else {
-            headers.insert(AUTHORIZATION, credential.clone());
+        let uri = self.endpoint.uri();
+        let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
+        Ok(lookup_host((self.host(), port)).await?.map(Some).collect())
+    }
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.path {
+            Some(path) => write!(f, "unix://{path}"),
+            None => self.endpoint.uri().fmt(f),
         }
-        request
-    })))
+    }
 }
 
 fn tcp_connector() -> HttpConnector {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false); // TLS comes on top
     connector.set_nodelay(true);
-    connector.set_connect_timeout(Some(Duration::from_millis(250)));
+    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
     connector
+}
+
+async fn connect_tcp(address: SocketAddr) -> io::Result<CoalescedWrites<TokioIo<TcpStream>>> {
+    let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await??;
+    stream.set_nodelay(true)?;
+    Ok(CoalescedWrites::from(TokioIo::new(stream)))
 }
 
 async fn connect_unix(path: String) -> io::Result<CoalescedWrites<TokioIo<UnixStream>>> {
@@ -128,7 +154,7 @@ async fn connect_unix(path: String) -> io::Result<CoalescedWrites<TokioIo<UnixSt
 }
 
 /// Returns `true` if the gateway makes the call for itself, or to authenticate a client.
-fn is_its_own(path: &str) -> bool {
+pub(super) fn is_its_own(path: &str) -> bool {
     path == PROBE || path.starts_with("/petstore.internal.") && !is_batch(path)
 }
 
@@ -152,28 +178,44 @@ fn names_a_port_and_nothing_else(url: &str) -> bool {
     })
 }
 
-/// Returns the token as a bearer credential, and as an additional header field beside another credential.
+/// Service token, as the bearer credential of a call and as an additional header field beside another one.
 /// Both are marked so that neither a log nor HTTP/2's table of header fields keeps them.
-fn credentials(token: &ServiceToken) -> Option<(HeaderValue, HeaderValue)> {
-    let sensitive = |text: String| {
-        let mut value = HeaderValue::try_from(text).ok()?; // a token is ASCII
-        value.set_sensitive(true);
-        Some(value)
-    };
-    Some((sensitive(format!("Bearer {}", token.expose()))?, sensitive(token.expose().to_owned())?))
+pub(super) struct Credentials {
+    bearer: HeaderValue,
+    beside: HeaderValue,
+}
+
+impl Credentials {
+    pub(super) fn new(token: &ServiceToken) -> Option<Self> {
+        let sensitive = |text: String| {
+            let mut value = HeaderValue::try_from(text).ok()?; // a token is ASCII
+            value.set_sensitive(true);
+            Some(value)
+        };
+        let bearer = sensitive(format!("Bearer {}", token.expose()))?;
+        Some(Self { bearer, beside: sensitive(token.expose().to_owned())? })
+    }
+
+    pub(super) fn add_to(&self, headers: &mut HeaderMap) {
+        if headers.contains_key(AUTHORIZATION) {
+            headers.insert(SERVICE_TOKEN, self.beside.clone()); // the credential is an operator's token
+        } else {
+            headers.insert(AUTHORIZATION, self.bearer.clone());
+        }
+    }
 }
 
 impl CoreTls {
-    fn into_config(self) -> Result<ClientTlsConfig, InvalidCoreAddress> {
+    fn config(&self) -> Result<ClientTlsConfig, InvalidCoreAddress> {
         // tonic ignores what it cannot read, and would then trust no authority.
         let authorities: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.authority).collect();
         if authorities.map_or(true, |found| found.is_empty()) {
             return Err(InvalidCoreAddress::Authority);
         }
         let config = ClientTlsConfig::new()
-            .ca_certificate(Certificate::from_pem(self.authority))
+            .ca_certificate(Certificate::from_pem(&self.authority))
             .timeout(Duration::from_secs(1));
-        Ok(match self.identity {
+        Ok(match &self.identity {
             Some((certificate, key)) => config.identity(Identity::from_pem(certificate, key)),
             None => config,
         })
@@ -194,15 +236,15 @@ mod tests {
     use super::*;
 
     fn refusal(url: &str, tls: Option<CoreTls>) -> Option<String> {
-        connect(CoreAddress { url: url.to_owned(), tls, token: None }).err().map(|error| error.to_string())
+        Url::parse(url.to_owned(), tls.as_ref()).err().map(|error| error.to_string())
     }
 
     fn tls(authority: &str) -> CoreTls {
         CoreTls { authority: authority.into(), identity: None }
     }
 
-    #[tokio::test]
-    async fn an_address_is_http_or_https_or_a_unix_socket() {
+    #[test]
+    fn an_address_is_http_or_https_or_a_unix_socket() {
         for url in ["http://127.0.0.1:50051", "HTTP://core.example", "unix:///run/petstore/core.sock"] {
             assert_eq!(refusal(url, None), None, "{url}");
         }
@@ -237,16 +279,16 @@ mod tests {
     #[test]
     fn the_service_token_is_sent_as_a_secret() {
         let token = "0123456789abcdef0123456789abcdef";
-        let (credential, beside) = credentials(&ServiceToken::parse(token).unwrap()).unwrap();
+        let Credentials { bearer, beside } = Credentials::new(&ServiceToken::parse(token).unwrap()).unwrap();
         assert_eq!(
-            (credential.as_bytes(), beside.as_bytes()),
+            (bearer.as_bytes(), beside.as_bytes()),
             (format!("Bearer {token}").as_bytes(), token.as_bytes())
         );
-        assert!(credential.is_sensitive() && beside.is_sensitive());
+        assert!(bearer.is_sensitive() && beside.is_sensitive());
     }
 
-    #[tokio::test]
-    async fn https_and_an_authority_come_together() {
+    #[test]
+    fn https_and_an_authority_come_together() {
         assert!(refusal("https://core.example:1", None).unwrap().contains("--core-ca"));
         for url in ["http://127.0.0.1:1", "unix:///run/core.sock"] {
             let refusal = refusal(url, Some(tls(""))).unwrap();

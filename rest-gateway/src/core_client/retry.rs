@@ -10,7 +10,7 @@ use std::{
 use tokio::time::{Instant, sleep, timeout};
 use tonic::{ConnectError, Request, Response, Status, TimeoutExpired};
 
-use super::{breaker::CoreNotAnswering, failure_text};
+use super::{breaker::CoreNotAnswering, cores::LostCore, failure_text, transport::causes};
 use crate::error::is_transport_failure;
 
 /// Budget of retries: a fifth of the calls may be repeated, so that an outage does not double the load. A few
@@ -88,24 +88,19 @@ where
 
 /// Returns `true` if the answer was lost. There is no retry if the core cannot be reached (the request was
 /// not sent, and the core will not be back within milliseconds), after a timeout, or while the breaker is
-/// open.
+/// open. But there is one if another core may answer.
 fn was_lost(status: &Status) -> bool {
-    is_transport_failure(status)
-        && !is_caused_by::<ConnectError>(status)
-        && !is_caused_by::<TimeoutExpired>(status)
-        && !is_caused_by::<CoreNotAnswering>(status)
+    let may_another_answer = is_caused_by::<LostCore>(status) && !is_caused_by::<TimeoutExpired>(status);
+    may_another_answer
+        || is_transport_failure(status)
+            && !is_caused_by::<ConnectError>(status)
+            && !is_caused_by::<TimeoutExpired>(status)
+            && !is_caused_by::<CoreNotAnswering>(status)
 }
 
 /// Returns `true` if an error of type `E` led to the status.
 pub(super) fn is_caused_by<E: Error + 'static>(status: &Status) -> bool {
-    let mut cause = status.source();
-    while let Some(error) = cause {
-        if error.is::<E>() {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+    causes(status).any(<dyn Error>::is::<E>)
 }
 
 #[cfg(test)]

@@ -3,13 +3,16 @@
 use std::{
     error::Error,
     future::ready,
+    iter::successors,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
 
-use http::{Request, Response, StatusCode};
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::Full;
 use tonic::{Code, Status, body::Body};
 use tower::{BoxError, ServiceExt, util::BoxCloneSyncService};
 
@@ -54,6 +57,16 @@ pub(super) type NamedTransport = BoxCloneSyncService<Request<Body>, Response<Bod
 pub(super) fn named(core: CoreTransport, refusals: Arc<Refusals>) -> NamedTransport {
     let accept = move |response| ready(of_core(response, &refusals));
     BoxCloneSyncService::new(core.map_err(TransportError).and_then(accept))
+}
+
+/// Returns a call whose message has no fields.
+pub(super) fn empty_call(path: &'static str) -> Request<Body> {
+    let mut request = Request::new(Body::new(Full::new(Bytes::from_static(&[0; 5]))));
+    *request.method_mut() = http::Method::POST;
+    *request.uri_mut() = http::Uri::from_static(path);
+    let fields = [(header::TE, "trailers"), (header::CONTENT_TYPE, "application/grpc")];
+    request.headers_mut().extend(fields.map(|(name, value)| (name, HeaderValue::from_static(value))));
+    request
 }
 
 /// Accepts answers of a core: HTTP status 200, or a `grpc-status` with any HTTP status (gRPC over HTTP2,
@@ -101,11 +114,14 @@ fn text_of(error: &(dyn Error + 'static)) -> String {
 
 /// Returns the innermost cause of the error, or the error itself.
 fn innermost<'e>(error: &'e (dyn Error + 'static)) -> &'e (dyn Error + 'static) {
-    let mut innermost = error;
-    while let Some(cause) = innermost.source() {
-        innermost = cause;
-    }
-    innermost
+    causes(error).last().unwrap_or(error)
+}
+
+/// Returns the error, its cause, the cause of that, and so on.
+pub(super) fn causes<'e>(
+    error: &'e (dyn Error + 'static),
+) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
+    successors(Some(error), |&error| error.source())
 }
 
 /// Returns `true` if the core refuses the request itself, so that a retry would be refused too.

@@ -1,7 +1,8 @@
 use std::{future, io, sync::atomic::AtomicUsize};
 
 use futures_util::FutureExt;
-use http::Response;
+use http::{Request, Response};
+use tonic::body::Body;
 use tower::{BoxError, service_fn};
 
 use super::*;

@@ -1,0 +1,178 @@
+//! Several cores: their shares of the calls, each at its own address or all behind one, and a core that
+//! refuses the gateway.
+
+use std::{fs, time::Duration};
+
+use petstore_testkit::{
+    Authority, Balancer, Installation, Server, eventually, free_port, servers::PostgresServer,
+};
+
+use super::{Clients, readiness};
+use crate::{key_without_limits, metric, petstore};
+
+/// Time within which a core must have its share. On an idle machine it takes a few seconds.
+const SHARE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Answers after which the shares are compared.
+const ENOUGH: u64 = 100;
+
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+#[tokio::test]
+async fn each_url_is_a_core_with_its_share_also_when_it_is_added_replaced_or_lost() {
+    let cores = Cores::new().await;
+    let ports = [free_port(), free_port()];
+    let urls = ports.map(|port| format!("http://127.0.0.1:{port}")).join(",");
+    let first = cores.start(ports[0], &[]).await;
+    let key = key_without_limits(&cores.installation).await;
+    let gateway = cores.start_gateway(&urls, &[]).await;
+    let clients = Clients::start(&gateway, &key);
+    clients.answered(20).await;
+
+    let added = cores.start(ports[1], &[]).await;
+    assert_shared(&[&first, &added]).await;
+    assert_eq!(first.terminate().await.code, Some(0));
+    let replaced = cores.start(ports[0], &[]).await;
+    assert_shared(&[&replaced, &added]).await;
+    added.crash().await;
+    clients.answered(100).await;
+    clients.assert_all_served().await;
+}
+
+#[tokio::test]
+async fn cores_behind_one_address_have_their_shares_also_when_one_is_added_or_replaced() {
+    let cores = Cores::new().await;
+    let (balancer, age) = (Balancer::start().await, ["--grpc-connection-age", "500ms"]);
+    let first = cores.start(0, &age).await;
+    let key = key_without_limits(&cores.installation).await;
+    balancer.lead_to([&first], "gRPC").await;
+    let gateway = cores.start_gateway(&format!("http://{}", balancer.address()), &[]).await;
+    let clients = Clients::start(&gateway, &key);
+    clients.answered(20).await;
+
+    let added = cores.start(0, &age).await;
+    balancer.lead_to([&first, &added], "gRPC").await;
+    assert_shared(&[&first, &added]).await;
+    assert_eq!(first.terminate().await.code, Some(0));
+    let replaced = cores.start(0, &age).await;
+    balancer.lead_to([&replaced, &added], "gRPC").await;
+    assert_shared(&[&replaced, &added]).await;
+    clients.assert_all_served().await;
+}
+
+#[tokio::test]
+async fn a_core_with_another_token_gets_no_calls_and_both_sides_say_so() {
+    let (cores, authority) = (Cores::new().await, Authority::new());
+    let [token, other] =
+        [TOKEN, "another-token-that-is-as-long-as-needed"].map(|it| authority.keep_token(it));
+    let ports = [free_port(), free_port()];
+    let trusting = cores.start(ports[0], &["--service-token-file", &token]).await;
+    let refusing = cores.start(ports[1], &["--service-token-file", &other]).await;
+    let key = key_without_limits(&cores.installation).await;
+    let urls = ports.map(|port| format!("http://127.0.0.1:{port}")).join(",");
+    let gateway = cores.start_gateway(&urls, &["--service-token-file", &token]).await;
+    let clients = Clients::start(&gateway, &key);
+    clients.answered(100).await;
+    let refused = r#"petstore_grpc_refused_callers_total{reason="wrong_token"}"#;
+    eventually(SHARE_TIMEOUT, async || {
+        let log = gateway.stderr();
+        let line =
+            log.lines().find(|line| line.contains("the core refuses this process")).unwrap_or_default();
+        let is_named = line.contains(&refusing.address("gRPC").to_string());
+        if is_named && line.contains("the service token is not this core's") { Ok(()) } else { Err(log) }
+    })
+    .await;
+    assert!(metric(&refusing, refused).await >= 1);
+    assert_eq!(lists(&refusing).await, 0);
+    for (server, line) in [(&gateway, "the core refuses this process"), (&refusing, "refused a caller")] {
+        assert_eq!(server.stderr().matches(line).count(), 1, "{}", server.stderr());
+    }
+
+    fs::write(&other, TOKEN).unwrap();
+    refusing.signal("HUP").await;
+    assert_shared(&[&trusting, &refusing]).await;
+    clients.assert_all_served().await;
+}
+
+#[tokio::test]
+async fn a_gateway_whose_only_core_refuses_it_logs_one_line_for_all_requests() {
+    let (cores, authority) = (Cores::new().await, Authority::new());
+    let [token, other] =
+        [TOKEN, "another-token-that-is-as-long-as-needed"].map(|it| authority.keep_token(it));
+    let core = cores.start(0, &["--service-token-file", &token]).await;
+    let key = key_without_limits(&cores.installation).await;
+    let url = format!("http://{}", core.address("gRPC"));
+    let ports = ["--http-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"];
+    let flags = ["gateway", "--core-url", &url, "--service-token-file", &other];
+    let gateway = cores.installation.start(&[flags.as_slice(), &ports].concat()).await;
+    let client = gateway.client(&key);
+    for _ in 0..20 {
+        client.get("/v1/pets").await.assert_error(503, "UNAVAILABLE");
+    }
+    readiness(&gateway).await.assert_status(503);
+    let log = gateway.stderr();
+    assert_eq!(log.matches("the core refuses this process").count(), 1, "{log}");
+    assert!(log.contains(&core.address("gRPC").to_string()), "{log}");
+}
+
+/// Cores with one database.
+struct Cores {
+    installation: Installation,
+}
+
+impl Cores {
+    async fn new() -> Self {
+        let database = PostgresServer::shared().await.database().await;
+        let installation = petstore()
+            .with_variable("PETSTORE_DATABASE_URL", &database.url())
+            .with_variable("PETSTORE_DRAIN_DELAY", "300ms"); // several checks of a balancer
+        Self { installation }
+    }
+
+    async fn start(&self, port: u16, flags: &[&str]) -> Server {
+        let address = format!("127.0.0.1:{port}");
+        let ports = ["core", "--grpc-addr", &address, "--admin-addr", "127.0.0.1:0"];
+        self.installation.start(&[ports.as_slice(), flags].concat()).await
+    }
+
+    /// Starts a gateway, and waits until it is ready.
+    async fn start_gateway(&self, urls: &str, flags: &[&str]) -> Server {
+        let ports = ["--http-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"];
+        let flags = [["gateway", "--core-url", urls].as_slice(), &ports, flags].concat();
+        let gateway = self.installation.start(&flags).await;
+        eventually(SHARE_TIMEOUT, async || match readiness(&gateway).await {
+            ready if ready.status() == 200 => Ok(()),
+            unready => Err(format!("{unready:?}: {}", gateway.stderr())),
+        })
+        .await;
+        gateway
+    }
+}
+
+/// Waits until each core answers at least three tenths of the calls.
+async fn assert_shared(cores: &[&Server]) {
+    let begin = std::time::Instant::now();
+    let mut before = Vec::new();
+    for core in cores {
+        before.push(lists(core).await);
+    }
+    eventually(SHARE_TIMEOUT, async || {
+        let mut calls = Vec::new();
+        for (core, before) in cores.iter().zip(&before) {
+            calls.push(lists(core).await - before);
+        }
+        let all: u64 = calls.iter().sum();
+        let is_shared = all >= ENOUGH && calls.iter().all(|calls| calls * 10 >= all * 3);
+        if is_shared { Ok(()) } else { Err(format!("{calls:?}")) }
+    })
+    .await;
+    println!("shared after {:?}", begin.elapsed());
+}
+
+/// Returns the number of lists that the core has answered.
+async fn lists(core: &Server) -> u64 {
+    let metrics = core.admin().get("/metrics").await;
+    let name = r#"rpc_server_call_duration_seconds_count{rpc_method="ListPets"} "#;
+    let value = metrics.text().lines().find_map(|line| line.strip_prefix(name)?.parse().ok());
+    value.unwrap_or_default()
+}
