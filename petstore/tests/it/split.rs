@@ -123,8 +123,8 @@ impl Clients {
     }
 }
 
-/// Waits until a part of the server has this state, for this cause, in `/readyz` and in the metrics. The cause
-/// of `ok` is empty.
+/// Waits until a part of the server has this state, for this cause, in `/readyz` and in the metrics. The
+/// cause of `ok` is empty.
 pub(crate) async fn part_is(server: &Server, part: &str, state: &str, cause: &str) -> Value {
     eventually(STATE_TIMEOUT, async || {
         let body = readiness(server).await.json();

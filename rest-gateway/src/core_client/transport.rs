@@ -52,8 +52,8 @@ impl From<TransportError> for Status {
 /// the generated clients are `Send` (rust-lang/rust#110338).
 pub(super) type NamedTransport = BoxCloneSyncService<Request<Body>, Response<Body>, TransportError>;
 
-/// Returns the transport with a named error type, which accepts only answers of a core, and records the cores'
-/// refusals of this gateway.
+/// Returns the transport with a named error type, which accepts only answers of a core, and records the
+/// cores' refusals of this gateway.
 pub(super) fn named(core: CoreTransport, refusals: Arc<Refusals>) -> NamedTransport {
     let accept = move |response| ready(of_core(response, &refusals));
     BoxCloneSyncService::new(core.map_err(TransportError).and_then(accept))
