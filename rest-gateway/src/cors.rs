@@ -39,11 +39,10 @@ impl FromStr for CorsOrigin {
 }
 
 /// Header fields that a granted page may read.
-const EXPOSE_HEADERS: HeaderValue = HeaderValue::from_static(
-    "x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, x-ratelimit-scope, ratelimit, \
-     ratelimit-policy, retry-after, link, x-next-cursor, location, deprecation, sunset, x-request-id, \
-     x-stability, idempotency-replayed, allow, www-authenticate",
-);
+pub(crate) const EXPOSE_HEADERS: &str = "x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, \
+     x-ratelimit-scope, ratelimit, ratelimit-policy, retry-after, link, x-next-cursor, location, \
+     deprecation, sunset, x-request-id, x-stability, idempotency-replayed, allow, www-authenticate, accept, \
+     accept-encoding, etag";
 
 /// Rights of the request's origin to the answer.
 #[derive(Debug)]
@@ -51,7 +50,8 @@ pub(crate) struct Grant {
     allow_origin: Option<HeaderValue>,
     /// `true` if the answer depends on the request's origin.
     vary: bool,
-    preflight: bool,
+    /// Method that the page intends to use, if the request is a preflight.
+    preflight: Option<HeaderValue>,
 }
 
 /// Returns the rights of the request's origin; `None` while CORS is off.
@@ -69,12 +69,18 @@ pub(crate) fn judge(origins: &[CorsOrigin], request: &Parts) -> Option<Grant> {
         };
         origin.filter(known).cloned()
     };
-    let preflight = request.method == Method::OPTIONS
-        && request.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let intended = request.headers.get(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let preflight = intended.filter(|_| request.method == Method::OPTIONS).cloned();
     Some(Grant { allow_origin, vary: !any, preflight })
 }
 
 impl Grant {
+    /// Returns `true` for a preflight of a page that may read answers. It is allowed for any path and method,
+    /// because otherwise the page could not read the Error with which the request itself is refused.
+    pub(crate) const fn allows_preflight(&self) -> bool {
+        self.preflight.is_some() && self.allow_origin.is_some()
+    }
+
     /// Writes the grant into the answer's header fields.
     pub(crate) fn write(&self, headers: &mut HeaderMap) {
         if self.vary {
@@ -84,18 +90,24 @@ impl Grant {
             return;
         };
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        if self.preflight {
-            if let Some(methods) = headers.get(header::ALLOW).cloned() {
-                headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
-            }
-            let may_be_sent = "authorization, content-type, idempotency-key, x-request-id";
+        if let Some(intended) = &self.preflight {
+            let served = headers.get(header::ALLOW).filter(|served| lists(served, intended));
+            let methods = served.unwrap_or(intended).clone();
+            headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+            let may_be_sent = "authorization, content-type, idempotency-key, x-request-id, traceparent";
             headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(may_be_sent));
             // Seconds. Browsers remember this for a day at most; with an hour, a change takes effect soon.
             headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("3600"));
         } else {
-            headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSE_HEADERS);
+            let exposed = HeaderValue::from_static(EXPOSE_HEADERS);
+            headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
         }
     }
+}
+
+/// Returns `true` if the method is one of those in the list.
+fn lists(methods: &HeaderValue, method: &HeaderValue) -> bool {
+    methods.to_str().is_ok_and(|methods| methods.split(", ").any(|listed| method == listed))
 }
 
 #[cfg(test)]

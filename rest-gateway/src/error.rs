@@ -66,6 +66,8 @@ errors! {
         #[error("the body must be JSON in UTF-8 without a content coding, sent with Content-Type: \
                  application/json")]
         UnsupportedMediaType => R::UnsupportedMediaType,
+        #[error("the body must be sent without a Content-Encoding")]
+        UnsupportedContentCoding => R::UnsupportedMediaType,
         #[error("the body must be at most 65536 bytes")]
         BodyTooLarge => R::BodyTooLarge,
         #[error("the body must arrive within 5 seconds")]
@@ -181,10 +183,20 @@ impl IntoResponse for ApiError {
         if let Some(challenge) = challenge(reason) {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
         }
-        if let Self::MethodNotAllowed { allow } = self
-            && let Ok(allow) = HeaderValue::try_from(allow)
-        {
-            headers.insert(header::ALLOW, allow);
+        match self {
+            Self::MethodNotAllowed { allow } => {
+                if let Ok(allow) = HeaderValue::try_from(allow) {
+                    headers.insert(header::ALLOW, allow);
+                }
+            }
+            // What would be accepted (RFC 9110 §15.5.16)
+            Self::UnsupportedMediaType => {
+                headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+            }
+            Self::UnsupportedContentCoding => {
+                headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+            }
+            _ => {}
         }
         response
     }

@@ -14,7 +14,8 @@ use crate::error::ApiError;
 /// Returns the body of a request that is JSON.
 pub(crate) async fn read_json(request: Request) -> Result<Bytes, ApiError> {
     let (parts, body) = request.into_parts();
-    if is_json(&parts.headers) { read(body).await } else { Err(ApiError::UnsupportedMediaType) }
+    check_type(&parts.headers)?;
+    read(body).await
 }
 
 /// Returns the whole body: at most 64 KiB, which must arrive within 5 s.
@@ -47,16 +48,22 @@ pub(crate) fn check_transfer_coding(headers: &HeaderMap) -> Result<(), ApiError>
     if is_known { Ok(()) } else { Err(ApiError::UnsupportedTransferCoding) }
 }
 
-/// Returns `true` if the body is declared as JSON in UTF-8 without a content coding, or not declared at all.
-/// RFC 8259 §8.1 knows no other encoding, and RFC 9110 §8.3 lets a recipient assume one.
-fn is_json(headers: &HeaderMap) -> bool {
+/// Refuses a body that is declared as anything but JSON in UTF-8 without a content coding. If nothing is
+/// declared, that is assumed: RFC 8259 §8.1 knows no other encoding, and RFC 9110 §8.3 allows it.
+fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
     let mut types = headers.get_all(header::CONTENT_TYPE).into_iter();
     let json = match (types.next(), types.next()) {
         (None, _) => true,
         (Some(only), None) => only.to_str().is_ok_and(is_json_type),
         _ => false,
     };
-    json && !headers.contains_key(header::CONTENT_ENCODING)
+    if !json {
+        return Err(ApiError::UnsupportedMediaType);
+    }
+    if headers.contains_key(header::CONTENT_ENCODING) {
+        return Err(ApiError::UnsupportedContentCoding);
+    }
+    Ok(())
 }
 
 /// Returns `true` for `application/json`, whose parameters have no meaning (RFC 8259 §11) unless they
@@ -123,17 +130,17 @@ mod tests {
 
     use super::*;
 
-    fn declared(fields: &[(HeaderName, &'static str)]) -> bool {
+    fn declared(fields: &[(HeaderName, &'static str)]) -> Result<(), ApiError> {
         let mut headers = HeaderMap::new();
         for (name, value) in fields {
             headers.append(name, HeaderValue::from_static(value));
         }
-        is_json(&headers)
+        check_type(&headers)
     }
 
     #[test]
     fn json_in_utf_8_may_be_declared_in_any_case_or_not_at_all() {
-        assert!(declared(&[]));
+        declared(&[]).unwrap();
         let types = [
             "application/json",
             "Application/JSON",
@@ -147,7 +154,7 @@ mod tests {
             "application/json; profile=\"a;charset=utf-16\\\"\"; charset=utf-8",
         ];
         for media_type in types {
-            assert!(declared(&[(header::CONTENT_TYPE, media_type)]), "{media_type}");
+            assert_eq!(declared(&[(header::CONTENT_TYPE, media_type)]), Ok(()), "{media_type}");
         }
     }
 
@@ -173,11 +180,13 @@ mod tests {
             "application/json; profile=\"a\\\"; charset=utf-16\"b",
         ];
         for media_type in types {
-            assert!(!declared(&[(header::CONTENT_TYPE, media_type)]), "{media_type}");
+            let refused = declared(&[(header::CONTENT_TYPE, media_type)]);
+            assert_eq!(refused, Err(ApiError::UnsupportedMediaType), "{media_type}");
         }
         let json = (header::CONTENT_TYPE, "application/json");
-        assert!(!declared(&[json.clone(), (header::CONTENT_ENCODING, "gzip")]));
-        assert!(!declared(&[json.clone(), json]));
+        let coded = declared(&[json.clone(), (header::CONTENT_ENCODING, "gzip")]);
+        assert_eq!(coded, Err(ApiError::UnsupportedContentCoding));
+        assert_eq!(declared(&[json.clone(), json]), Err(ApiError::UnsupportedMediaType));
     }
 
     async fn read(body: Body) -> Result<Bytes, ApiError> {

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::document;
 use crate::{
+    cors::EXPOSE_HEADERS,
     error::testing,
     operation::{Access, GET_PET_DEPRECATION, OPERATIONS},
 };
@@ -134,32 +135,56 @@ fn every_example_is_the_error_that_is_sent() {
     }
 }
 
-#[test]
-fn every_code_of_a_failure_has_the_status_of_its_response() {
-    let document = document();
-    for operation in
-        document["paths"].as_object().unwrap().values().flat_map(|path| path.as_object().unwrap().values())
-    {
-        for (status, response) in operation["responses"].as_object().unwrap() {
-            let response = response["$ref"]
-                .as_str()
-                .map_or(response, |reference| document.pointer(&reference[1..]).unwrap());
-            let failed = status.as_str() >= "400";
-            assert_eq!(
-                failed,
-                response.get("x-error-codes").is_some(),
-                "{status} of {}",
-                operation["operationId"]
-            );
-            if failed {
-                for example in
-                    response["content"]["application/json"]["examples"].as_object().unwrap().values()
-                {
-                    assert_eq!(example["value"]["status"].to_string(), *status);
-                }
-            }
+/// Calls `see` with the operation, the status and each response of each operation, and with those of requests
+/// for no operation.
+fn each_response(document: &Value, mut see: impl FnMut(&Value, &str, &Value)) {
+    let operations =
+        document["paths"].as_object().unwrap().values().flat_map(|path| path.as_object().unwrap().values());
+    let of_operations = operations.map(|operation| (&operation["operationId"], &operation["responses"]));
+    let others = (&Value::Null, &document["x-responses-outside-operations"]);
+    for (operation, responses) in of_operations.chain([others]) {
+        for (status, response) in responses.as_object().unwrap() {
+            let component = response["$ref"].as_str();
+            let response = component.map_or(response, |reference| document.pointer(&reference[1..]).unwrap());
+            see(operation, status, response);
         }
     }
+}
+
+/// So a mock shows an Error of this status, and never one of another.
+#[test]
+fn every_failure_has_an_example_for_each_of_its_codes_with_the_status_of_the_response() {
+    let document = document();
+    each_response(&document, |operation, status, response| {
+        let failed = status >= "400";
+        assert_eq!(failed, response.get("x-error-codes").is_some(), "{status} of {operation}");
+        if failed {
+            let codes: BTreeSet<_> =
+                response["x-error-codes"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+            let examples = response["content"]["application/json"]["examples"].as_object().unwrap();
+            assert_eq!(
+                examples.keys().map(String::as_str).collect::<BTreeSet<_>>(),
+                codes,
+                "{status} of {operation}"
+            );
+            for (code, example) in examples {
+                assert_eq!(example["value"]["status"].to_string(), status, "{code} of {operation}");
+                assert_eq!(example["value"]["code"], code.as_str(), "{status} of {operation}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_page_of_another_origin_can_read_every_header_field_of_the_document() {
+    let document = document();
+    let mut fields = BTreeSet::new();
+    each_response(&document, |_, _, response| {
+        fields.extend(response["headers"].as_object().unwrap().keys().map(|name| name.to_lowercase()));
+    });
+    fields.remove("cache-control"); // which every page may read (Fetch Standard)
+    fields.insert("etag".to_owned()); // of the documentation
+    assert_eq!(EXPOSE_HEADERS.split(", ").map(str::to_owned).collect::<BTreeSet<_>>(), fields);
 }
 
 #[test]

@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, header};
+use http::{HeaderValue, StatusCode, header};
 use petstore_proto::v1::ErrorReason;
 use petstore_telemetry::traces::KeyValue;
 
 use super::{RequestContext, rate_limit, rate_limit_headers};
 use crate::{
+    cors,
     error::ApiError,
     gateway::GatewayState,
     keys::KnownKey,
@@ -26,7 +27,11 @@ pub(super) async fn complete(
     decision: Option<Decision>,
     answered: Result<Response, ApiError>,
 ) -> Response {
+    let is_preflight = context.cors.as_ref().is_some_and(cors::Grant::allows_preflight);
     let mut response = match answered {
+        Ok(response) if is_preflight && response.status() == StatusCode::NOT_FOUND => {
+            StatusCode::NO_CONTENT.into_response()
+        }
         Ok(response) if context.is_versioned => with_error_body(response),
         Ok(response) => response,
         Err(error) => error.into_response(),

@@ -62,6 +62,20 @@ async fn unknown_paths_and_methods_are_errors_as_on_the_public_port() {
 }
 
 #[tokio::test]
+async fn a_body_that_is_not_json_is_415_with_what_would_be_accepted() {
+    let shop = TestShop::open().await;
+    let boss = shop.admin().with_header("authorization", &operator(&shop, "boss", Role::Admin).await);
+    for (sent, field, accepted) in [
+        (("content-type", "text/plain"), "accept", "application/json"),
+        (("content-encoding", "gzip"), "accept-encoding", "identity"),
+    ] {
+        let refused = boss.send("POST", "/admin/v1/accounts", &[sent], "{}").await;
+        refused.assert_error_body(415, "UNSUPPORTED_MEDIA_TYPE");
+        assert_eq!(refused.header(field), accepted, "{refused:?}");
+    }
+}
+
+#[tokio::test]
 async fn malformed_repeated_and_unknown_parameters_are_refused_and_named_as_in_json() {
     let shop = TestShop::open().await;
     let boss = shop.admin().with_header("authorization", &operator(&shop, "boss", Role::Admin).await);
