@@ -6,10 +6,11 @@ Usage: openapi_test.py DOCUMENT [OPTIONS OF unittest]
 import copy
 import json
 import pathlib
+import re
 import sys
 import unittest
 
-from openapi import compare
+from openapi import WIDENED, compare
 
 DOCUMENT = json.loads(pathlib.Path(sys.argv.pop(1)).read_text(encoding="utf-8"))
 
@@ -99,6 +100,23 @@ class Additions(unittest.TestCase):
             lambda d: listing(d).update(deprecated=True, description="other words"),
         ]:
             self.assertEqual(breaks(change), [])
+
+    def test_a_pattern_may_be_replaced_by_a_wider_one(self):
+        parts = ["", "a", "É", " ", "\u00a0", "\u2028", "\u3000", "\ufeff", "\x00", "\x1f", "\x7f", "\x85", "\x9f", "🐈", "\n"]
+        values = [a + b + c for a in parts for b in parts for c in parts]
+        for older, newer in WIDENED:
+            fitting = [value for value in values if re.search(older, value)]
+            self.assertGreater(len(fitting), 100)
+            self.assertEqual([value for value in fitting if not re.search(newer, value)], [])
+            document = copy.deepcopy(DOCUMENT)
+            schema(document, "NewPet")["properties"]["name"]["pattern"] = older
+            self.assertEqual(compare(document, DOCUMENT), [])
+            self.assertIn("another pattern", " ".join(compare(DOCUMENT, document)))
+
+    def test_a_pattern_of_a_response_may_go(self):
+        document = copy.deepcopy(DOCUMENT)
+        schema(document, "Pet")["properties"]["name"]["pattern"] = "^.*$"
+        self.assertEqual(compare(document, DOCUMENT), [])
 
 
 if __name__ == "__main__":

@@ -173,6 +173,27 @@ fn every_failure_has_an_example_for_each_of_its_codes_with_the_status_of_the_res
             }
         }
     });
+    let error = &document["components"]["schemas"]["Error"];
+    assert!(error.get("example").or(error.get("examples")).is_none(), "it would be of one status");
+}
+
+/// So no client refuses what the service sends, and every language can compile the pattern: PHP reads it byte
+/// by byte, and RE2 has no `\u`.
+#[test]
+fn bodies_of_responses_have_no_pattern_and_those_of_requests_only_ascii() {
+    let document = document();
+    let mut patterns = Vec::new();
+    for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
+        walk(schema, "", &mut |member, value| {
+            if member == "pattern" {
+                patterns.push((name.as_str(), value.as_str().unwrap()));
+            }
+        });
+    }
+    let [("NewPet", name)] = patterns[..] else { panic!("{patterns:?}") };
+    assert!(!name.contains("\\u") && !name.contains("\\p") && !name.contains("(?"), "{name}");
+    let escapes = name.split("\\x").skip(1).map(|after| u8::from_str_radix(&after[..2], 16).unwrap());
+    assert!(name.is_ascii() && escapes.max() == Some(0x7F), "{name}");
 }
 
 #[test]
