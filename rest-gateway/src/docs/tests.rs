@@ -7,7 +7,7 @@ use http::{Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use tower::ServiceExt;
 
-use petstore_proto::v1::ErrorReason;
+use petstore_proto::{Retry, v1::ErrorReason};
 use tonic::Code;
 
 use super::{
@@ -184,6 +184,28 @@ fn texts_name_the_limits_of_the_table_of_plans() {
             let ways = [format!("{number} on plan {name}"), format!("{number} on {name}")];
             assert!(ways.iter().any(|way| text.contains(way)), "{name} {number}: {text}");
         }
+    }
+}
+
+#[tokio::test]
+async fn the_page_about_backoff_and_its_programs_repeat_what_the_table_of_codes_says() {
+    let of = |retry| {
+        let codes = ErrorReason::all().map(ErrorReason::code).filter(|code| code.retry == retry);
+        codes.map(|code| code.http.as_u16()).collect::<BTreeSet<_>>()
+    };
+    let list = |statuses: &BTreeSet<u16>| statuses.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+    let (after, mut backoff) = (of(Retry::After), of(Retry::Backoff));
+    assert!(after.is_disjoint(&backoff) && of(Retry::Never).is_disjoint(&(&after | &backoff)));
+    backoff.insert(502); // of proxies
+    let page = text(get("/docs/limits").await).await;
+    assert!(page.contains(&format!("<code>Retry-After</code></strong> ({}):", list(&after))), "{page}");
+    assert!(page.contains(&format!("<strong>{}, or no answer:", list(&backoff))), "{page}");
+    for language in ["python", "javascript", "go"] {
+        let (_, program) = page.split_once(&format!("<pre data-language=\"{language}\"")).unwrap();
+        let (program, _) = program.split_once("</pre>").unwrap();
+        let numbers = program.split(|it: char| !it.is_ascii_alphanumeric()).filter_map(|it| it.parse().ok());
+        let statuses: BTreeSet<u16> = numbers.filter(|number| (400..600).contains(number)).collect();
+        assert_eq!(statuses, backoff, "{language}: the others have Retry-After");
     }
 }
 

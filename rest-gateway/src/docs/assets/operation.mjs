@@ -60,7 +60,7 @@ function badges({ stability, deprecated }) {
 
 const MEANING_OF_STABILITY = {
   stable: "Changes only by addition",
-  beta: "May still change, with notice",
+  beta: "Meant to stay, but may still change incompatibly",
   experimental: "May change or be removed at any time",
 };
 

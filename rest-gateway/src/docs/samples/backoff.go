@@ -12,22 +12,27 @@ import (
 
 var client = http.Client{Timeout: 10 * time.Second}
 
+// Statuses without Retry-After with which the same request may succeed later.
+var mayPass = map[int]bool{408: true, 500: true, 502: true, 504: true}
+
 // send sends a request that may be repeated, and waits as the service says.
 func send(request *http.Request, attempts int) (*http.Response, error) {
 	for attempt := 0; ; attempt++ {
+		pause := time.Second << attempt
 		response, err := client.Do(request)
-		if err != nil {
+		isLast := attempt == attempts-1
+		if err != nil && isLast {
 			return nil, err
 		}
-		seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))
-		mayHelp := err == nil || response.StatusCode >= 500
-		if !mayHelp || attempt == attempts-1 {
-			return response, nil
-		}
-		response.Body.Close()
-		pause := time.Second << attempt
 		if err == nil {
-			pause = time.Duration(seconds) * time.Second
+			seconds, notGiven := strconv.Atoi(response.Header.Get("Retry-After"))
+			if notGiven == nil {
+				pause = time.Duration(seconds) * time.Second
+			}
+			if isLast || notGiven != nil && !mayPass[response.StatusCode] {
+				return response, nil
+			}
+			response.Body.Close()
 		}
 		// At least what was asked for, and not all clients at the same moment.
 		time.Sleep(pause + time.Duration(rand.Int63n(int64(time.Second))))

@@ -3,12 +3,19 @@ import { setTimeout as wait } from "node:timers/promises";
 // Sends a request that may be repeated, and waits as the service says.
 async function send(url, options, attempts = 6) {
   for (let attempt = 0; ; attempt++) {
-    const response = await fetch(url, { ...options, signal: AbortSignal.timeout(10_000) });
-    const retryAfter = response.headers.get("Retry-After");
-    const mayHelp = retryAfter !== null || response.status >= 500;
-    if (!mayHelp || attempt === attempts - 1) return response;
+    const isLast = attempt === attempts - 1;
+    let pause = 2 ** attempt;
+    try {
+      const response = await fetch(url, { ...options, signal: AbortSignal.timeout(10_000) });
+      const retryAfter = response.headers.get("Retry-After");
+      const mayHelp = retryAfter !== null || [408, 500, 502, 504].includes(response.status);
+      if (!mayHelp || isLast) return response;
+      pause = Number(retryAfter ?? pause);
+    } catch (noAnswer) {
+      if (isLast) throw noAnswer;
+    }
     // At least what was asked for, and not all clients at the same moment.
-    await wait(1000 * (Number(retryAfter ?? 2 ** attempt) + Math.random()));
+    await wait(1000 * (pause + Math.random()));
   }
 }
 

@@ -9,14 +9,19 @@ import urllib.request
 def send(request, attempts=6):
     """Sends a request that may be repeated, and waits as the service says."""
     for attempt in range(attempts):
+        pause = 2**attempt
         try:
             return urllib.request.urlopen(request, timeout=10)
         except urllib.error.HTTPError as refused:
             retry_after = refused.headers["Retry-After"]
-            if attempt == attempts - 1 or (retry_after is None and refused.code < 500):
+            if attempt == attempts - 1 or (retry_after is None and refused.code not in (408, 500, 502, 504)):
                 sys.exit(f"{refused.code} {refused.read().decode()}")
-            # At least what was asked for, and not all clients at the same moment.
-            time.sleep(int(retry_after or 2**attempt) + random.random())
+            pause = int(retry_after or pause)
+        except OSError as no_answer:
+            if attempt == attempts - 1:
+                sys.exit(str(no_answer))
+        # At least what was asked for, and not all clients at the same moment.
+        time.sleep(pause + random.random())
 
 
 request = urllib.request.Request(

@@ -1,3 +1,4 @@
-# curl waits for Retry-After where an answer has it, and otherwise 1, 2, 4 … seconds.
-curl -sS --fail-with-body --retry 5 --retry-max-time 300 "$PETSTORE_URL/pets" \
+# curl waits for Retry-After where an answer has it, and otherwise 1, 2, 4 … seconds. It repeats a request that gets no
+# connection or no answer in time, but not one whose connection breaks.
+curl -sS --fail-with-body --max-time 10 --retry 5 --retry-connrefused --retry-max-time 300 "$PETSTORE_URL/pets" \
   -H "Authorization: Bearer $PETSTORE_API_KEY"
