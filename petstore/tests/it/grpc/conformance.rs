@@ -1,4 +1,4 @@
-//! What gRPC itself requires of a server, and calls that do not have its form.
+//! Requirements of gRPC itself, and calls that do not have its form.
 
 use std::time::Duration;
 
