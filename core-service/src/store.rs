@@ -28,6 +28,7 @@ use crate::domain::{PageSize, Pet, PetStoreError};
 
 mod accounts;
 mod audit;
+pub mod backup;
 mod bans;
 mod changes;
 mod connection;

@@ -10,7 +10,7 @@ use clap::{
 use crate::{
     admin::AdminCommand,
     bulk::{export, import},
-    commands::{account, ban, health, key, migrate, operator, reports, servers, shell},
+    commands::{account, backup, ban, health, key, migrate, operator, reports, servers, shell},
     output,
 };
 
@@ -55,6 +55,10 @@ pub(crate) enum Verb {
     Audit(reports::AuditSettings),
     /// Explain why requests were refused in the last 24 hours
     Explain(reports::ExplainSettings),
+    /// Copy a store in a SQLite file, even while the service runs
+    Backup(backup::BackupSettings),
+    /// Put a backup in the place of a store in a SQLite file; the service must be stopped
+    Restore(backup::RestoreSettings),
     /// Add pets from a file, each line once
     Import(import::ImportSettings),
     /// Write the pets to a file

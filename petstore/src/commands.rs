@@ -1,6 +1,7 @@
 //! The commands of the command line, except import and export.
 
 pub(crate) mod account;
+pub(crate) mod backup;
 pub(crate) mod ban;
 pub(crate) mod health;
 pub(crate) mod key;

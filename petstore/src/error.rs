@@ -1,6 +1,12 @@
 //! Errors of the commands, and their exit codes.
 
-use std::{error::Error as _, fmt::Write as _, io, path::PathBuf, process::ExitCode};
+use std::{
+    error::Error as _,
+    fmt::Write as _,
+    io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use petstore_core::store::OpenError;
 use tonic::{Code, Status};
@@ -23,6 +29,8 @@ pub(crate) enum CliError {
     AdminPort(String),
     #[error(transparent)]
     Bulk(#[from] BulkError),
+    #[error(transparent)]
+    Backup(#[from] BackupError),
     /// The data that would be lost was shown, and nothing was changed.
     #[error("nothing was changed; the same command with --yes reverts these changes and deletes their data")]
     NotConfirmed,
@@ -80,6 +88,35 @@ pub(crate) enum BulkError {
     Rejected(u64),
 }
 
+/// Reason why a backup was not made, or not restored. Nothing was changed then.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BackupError {
+    #[error("{} exists; --force replaces it", .0.display())]
+    Exists(PathBuf),
+    #[error("{} is the store itself", .0.display())]
+    Itself(PathBuf),
+    #[error("{} is in use: stop the service first", .0.display())]
+    InUse(PathBuf),
+    /// A log that SQLite would apply to the file.
+    #[error(
+        "{} is there, and SQLite would apply it to {}, to which it may not belong: move it away first",
+        log.display(),
+        file.display()
+    )]
+    Log { log: PathBuf, file: PathBuf },
+    #[error("cannot read or write {}", file.display())]
+    Io { file: PathBuf, source: io::Error },
+    #[error("ended by {0}; nothing was changed")]
+    Ended(&'static str),
+}
+
+impl BackupError {
+    /// Returns a function that names the file of an error.
+    pub(crate) fn io(file: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Io { file: file.to_owned(), source }
+    }
+}
+
 impl From<Status> for BulkError {
     fn from(status: Status) -> Self {
         Self::Core(status.into())
@@ -117,6 +154,7 @@ impl CliError {
             | Self::Core(_)
             | Self::AdminPort(_)
             | Self::Bulk(_)
+            | Self::Backup(_)
             | Self::Print(_)
             | Self::SecretNotShown { .. }
             | Self::Declined(_)

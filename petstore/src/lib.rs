@@ -4,8 +4,8 @@
 //! This crate composes the parts, and is the only one that depends on all of them. The service itself is in
 //! `petstore-core` (the store and gRPC) and `petstore-gateway` (REST).
 
-// In layers, the highest first: cli, commands, bulk, admin, error, core_target, process, settings, output. A
-// module uses those after it.
+// In layers, the highest first: cli, commands, bulk, admin, error, core_target, process, settings, output,
+// partial_file. A module uses those after it.
 mod admin;
 mod bulk;
 mod cli;
@@ -13,6 +13,7 @@ mod commands;
 mod core_target;
 mod error;
 mod output;
+mod partial_file;
 mod process;
 pub mod settings;
 
@@ -31,7 +32,7 @@ use crate::{
     bulk::{export, import},
     cli::{Cli, Verb},
     commands::{
-        account, ban, health, key, migrate, operator, reports,
+        account, backup, ban, health, key, migrate, operator, reports,
         servers::{start_core, start_gateway, start_service},
         shell,
     },
@@ -83,6 +84,8 @@ fn dispatch(verb: Verb) -> Result<(), CliError> {
         Verb::Operator(command) => operator::run(command),
         Verb::Audit(settings) => reports::audit(&settings),
         Verb::Explain(settings) => reports::explain(&settings),
+        Verb::Backup(settings) => backup::back_up(&settings),
+        Verb::Restore(settings) => backup::restore(&settings),
         Verb::Import(settings) => import::run(&settings),
         Verb::Export(settings) => export::run(&settings),
         Verb::Health(settings) => health::run(&settings),

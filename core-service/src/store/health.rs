@@ -41,8 +41,11 @@ struct Faults {
     file: OnceLock<(PathBuf, Files)>,
 }
 
-/// Device and inode of the file at the store's path, and of its write-ahead log. `None` if there is none.
-type Files = [Option<(u64, u64)>; 2];
+/// Device and inode of a file.
+type FileId = (u64, u64);
+
+/// The file at the store's path, and its write-ahead log. `None` if there is none.
+type Files = [Option<FileId>; 2];
 
 impl Health {
     /// Returns `true` if the database has reported damage since the process started.
@@ -110,11 +113,13 @@ impl Health {
         }
     }
 
-    /// Records which file is open.
-    pub(super) async fn open_file(&self, path: &Path) -> io::Result<()> {
+    /// Records which file is open. Returns `false` if the path led to another file, `before`, when the
+    /// connections were opened.
+    pub(super) async fn open_file(&self, path: &Path, before: Option<FileId>) -> io::Result<bool> {
         let opened = files(path).await?;
+        let is_the_same = opened[0] == before;
         let _ = self.0.file.set((path.to_owned(), opened)); // it is set once
-        Ok(())
+        Ok(is_the_same)
     }
 
     /// Returns the path of the open file, on SQLite.
@@ -143,7 +148,8 @@ async fn files(path: &Path) -> io::Result<Files> {
     Ok([identity(path).await?, identity(Path::new(&log)).await?])
 }
 
-async fn identity(path: &Path) -> io::Result<Option<(u64, u64)>> {
+/// Returns the identity of the file at the path; `None` if there is none.
+pub(super) async fn identity(path: &Path) -> io::Result<Option<FileId>> {
     match fs::metadata(path).await {
         Ok(metadata) => Ok(Some((metadata.dev(), metadata.ino()))),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -167,7 +173,9 @@ mod tests {
         for file in [&path, &other] {
             fs::write(file, "").await.unwrap();
         }
-        health.open_file(&path).await.unwrap();
+        let file = identity(&path).await.unwrap();
+        assert!(health.open_file(&path, file).await.unwrap());
+        assert!(!Health::default().open_file(&path, identity(&other).await.unwrap()).await.unwrap());
         assert_eq!(health.path(), Some(path.as_path()));
         assert!(health.is_file_in_place().await);
         fs::write(&log, "").await.unwrap();

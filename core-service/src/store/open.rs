@@ -45,7 +45,7 @@ where
 /// Refuses a schema that lacks what this release uses, because a newer release removed it, or that was made
 /// before release 1.0.0. Additions of newer releases are no obstacle: during a rollout, cores of two releases
 /// start on one store.
-fn require_known(url: &DatabaseUrl, schema: &[Migration]) -> Result<(), OpenError> {
+pub(super) fn require_known(url: &DatabaseUrl, schema: &[Migration]) -> Result<(), OpenError> {
     if schema.iter().any(|migration| migration.name == "m0001_pets") {
         return Err(OpenError::SchemaBeforeRelease(url.clone()));
     }
@@ -95,6 +95,12 @@ pub enum OpenError {
     /// The file is damaged, or of another kind. It was left as it is.
     #[error("{} is damaged, or is not a SQLite database; restore it from a backup", .0.display())]
     Corrupt(PathBuf, #[source] Cause),
+    /// The file is a SQLite database of another program.
+    #[error("{} is not a store of petstore", .0.display())]
+    NoStore(PathBuf),
+    /// Another file took the place of the file while it was being opened.
+    #[error("{} was replaced while it was being opened; start again", .0.display())]
+    Replaced(PathBuf),
     /// A newer release has removed something from the schema that this binary may use; the newest change that
     /// this binary does not suit is named.
     #[error("the schema of {0} is newer than this binary: it has {1}")]

@@ -17,7 +17,7 @@ use super::{
     connection::{Connections, Settings, Target},
     entity::revision,
     fault,
-    health::Health,
+    health::{self, Health},
     open::prepare_schema,
     pets::{PetCreates, PetReads},
 };
@@ -50,10 +50,9 @@ fn connections(options: SqliteConnectOptions, connections: usize, health: Health
     })
 }
 
-/// Returns one connection for the schema, as a pool because migrations require one. It serves no calls.
-async fn migrator(path: &Path) -> Result<DatabaseConnection, DbErr> {
-    let connect = writing(path);
-    // The path was set above without decoding.
+/// Returns one connection, as a pool because migrations require one. It serves no calls.
+pub(super) async fn pool(connect: SqliteConnectOptions) -> Result<DatabaseConnection, DbErr> {
+    // The path is set in `connect`, without decoding.
     let mut options = sea_orm::ConnectOptions::new("sqlite://");
     options
         .max_connections(1)
@@ -87,7 +86,7 @@ fn immediate() -> TransactionOptions {
     }
 }
 
-fn basic(path: &Path) -> SqliteConnectOptions {
+pub(super) fn basic(path: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)
         .create_if_missing(false) // a new file is created before, with a restricted mode
@@ -119,6 +118,8 @@ async fn finish_opening(
     prepare_schema(url, options, status, up).await?;
     retry_while_busy(path, || remove_statistics(migrator)).await?;
     let health = Health::default();
+    let unreadable = |error: io::Error| OpenError::Other(path.display().to_string(), error.into());
+    let file = health::identity(path).await.map_err(unreadable)?;
     let (writer, reader) = (writer(path, health.clone()), reader(path, health.clone()));
     for connections in [&writer, &reader] {
         retry_while_busy(path, || {
@@ -126,8 +127,9 @@ async fn finish_opening(
         })
         .await?;
     }
-    let unreadable = |error: io::Error| OpenError::Other(path.display().to_string(), error.into());
-    health.open_file(path).await.map_err(unreadable)?;
+    if !health.open_file(path, file).await.map_err(unreadable)? {
+        return Err(OpenError::Replaced(path.to_owned()));
+    }
     let pet_reads = PetReads::new(reader.clone(), reader.clone(), reader.clone());
     let creates = PetCreates::new(writer.clone(), writer.clone());
     // More than the waits for a connection (1 s) and for the write lock (2 s) together.
@@ -138,7 +140,7 @@ async fn finish_opening(
 /// Returns a connection for work on the schema, to a file that exists and is writable.
 pub(super) async fn for_schema(path: &Path, create: bool) -> Result<DatabaseConnection, OpenError> {
     prepare_path(path, create).await?;
-    let migrator = retry_while_busy(path, || migrator(path)).await?;
+    let migrator = retry_while_busy(path, || pool(writing(path))).await?;
     // SQLite silently opens a file that it may not write as read-only.
     match retry_while_busy(path, || prove_writable(&migrator)).await {
         Ok(()) => Ok(migrator),
@@ -227,7 +229,7 @@ async fn remove_statistics(writer: &DatabaseConnection) -> Result<(), DbErr> {
     transaction.commit().await
 }
 
-async fn quick_check(path: &Path, writer: &DatabaseConnection) -> Result<(), OpenError> {
+pub(super) async fn quick_check(path: &Path, writer: &DatabaseConnection) -> Result<(), OpenError> {
     let pragma = Statement::from_string(DbBackend::Sqlite, "PRAGMA quick_check(1)");
     let rows = writer.query_all_raw(pragma).await.map_err(|error| explain(path, error))?;
     let finding = rows.first().map(|row| row.try_get_by_index::<String>(0)).transpose();
@@ -261,7 +263,8 @@ fn may_open_soon(error: &DbErr) -> bool {
     fault::is_locked(error) || fault::is_slow_connection(error)
 }
 
-fn explain(path: &Path, error: DbErr) -> OpenError {
+/// Returns the reason why the file cannot be opened.
+pub(super) fn explain(path: &Path, error: DbErr) -> OpenError {
     let path = path.to_owned();
     if fault::is_slow_connection(&error) {
         let cause = "it takes too long: the disk is busy, or another process has locked the file";

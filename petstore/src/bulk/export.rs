@@ -1,8 +1,7 @@
 //! `petstore export`: writes the pets to a file, in constant memory.
 
 use std::{
-    ffi::OsString,
-    fs::{self, File},
+    fs::File,
     io::{self, BufWriter, Write},
     path::{Path, PathBuf},
 };
@@ -17,6 +16,7 @@ use super::{Format, Progress, client, is_gzip, is_standard};
 use crate::{
     core_target::{CoreTarget, block_on},
     error::{BulkError, CliError},
+    partial_file::{Mode, PartialFile},
     process::ProcessError,
     settings::CoreAddressSettings,
 };
@@ -163,17 +163,17 @@ enum Part {
     End,
 }
 
-/// Output of an export. A file is written as `NAME.partial` and renamed when it is complete, so that an
-/// incomplete export is never mistaken for a complete one.
+/// Output of an export.
 struct OutputFile {
     to: Box<dyn Sink>,
     file: PathBuf,
-    partial: Option<PathBuf>,
+    /// The file, unless it is standard output.
+    partial: Option<PartialFile>,
 }
 
 /// Destination of the bytes.
 trait Sink: Write {
-    /// Writes what is buffered, and syncs a file to the disk.
+    /// Writes what is buffered.
     fn finish(&mut self) -> io::Result<()>;
 }
 
@@ -185,7 +185,7 @@ impl Sink for io::Stdout {
 
 impl Sink for File {
     fn finish(&mut self) -> io::Result<()> {
-        self.sync_all()
+        self.flush()
     }
 }
 
@@ -209,11 +209,9 @@ impl OutputFile {
             let to = BufWriter::with_capacity(BUFFER, io::stdout());
             return Ok(Self { to: Box::new(to), file: file.to_owned(), partial: None });
         }
-        let mut name = file.file_name().map(OsString::from).unwrap_or_default();
-        name.push(".partial");
-        let partial = file.with_file_name(name);
-        let open =
-            File::create(&partial).map_err(|source| BulkError::Write { file: partial.clone(), source })?;
+        let failed = |source| BulkError::Write { file: file.to_owned(), source };
+        let partial = PartialFile::create(file, Mode::OfUmask).map_err(failed)?;
+        let open = partial.file().try_clone().map_err(failed)?;
         let open = BufWriter::with_capacity(BUFFER, open);
         let to: Box<dyn Sink> = if is_gzip(file) {
             Box::new(GzEncoder::new(open, Compression::default()))
@@ -225,14 +223,11 @@ impl OutputFile {
 
     /// Writes the parts as they arrive. If the last is not [`Part::End`], the file is removed.
     fn write(mut self, mut parts: mpsc::Receiver<Part>) -> Result<(), BulkError> {
-        let written = self.try_write(&mut parts);
-        match (&self.partial, &written) {
-            (Some(partial), Ok(true)) => fs::rename(partial, &self.file),
-            (Some(partial), _) => fs::remove_file(partial),
-            (None, _) => Ok(()),
-        }
-        .and(written.map(drop))
-        .map_err(|source| BulkError::Write { file: self.file, source })
+        let written = self.try_write(&mut parts).and_then(|is_complete| match self.partial {
+            Some(partial) if is_complete => partial.complete(),
+            _ => Ok(()),
+        });
+        written.map_err(|source| BulkError::Write { file: self.file, source })
     }
 
     /// Writes the parts, and returns `true` if [`Part::End`] arrived.

@@ -1,5 +1,6 @@
 //! The store: durability, faults of the database, and its operation on SQLite and PostgreSQL.
 
+mod backup;
 mod durability;
 mod engines;
 mod lost_pets;

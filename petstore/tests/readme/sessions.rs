@@ -10,7 +10,8 @@ use petstore_testkit::{
 use crate::{ROOT, descriptor, pages, read};
 
 /// Sessions that the tests of this file execute, each on the page that has its marker.
-const EXECUTED_HERE: [&str; 6] = ["curl", "operate", "operator", "operator-elsewhere", "bulk", "production"];
+const EXECUTED_HERE: [&str; 7] =
+    ["curl", "operate", "operator", "operator-elsewhere", "bulk", "backup", "production"];
 
 /// Sessions that `scripts/test --full` executes, because they need other tools.
 const EXECUTED_BY_SCRIPTS: [&str; 6] = ["grpc", "certificates", "core", "gateway", "image", "compose"];
@@ -54,6 +55,11 @@ fn the_remote_session_works_as_its_page_says() {
 #[test]
 fn the_bulk_session_works_as_its_page_says() {
     execute("bulk");
+}
+
+#[test]
+fn the_backup_session_works_as_its_page_says() {
+    execute("backup");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -82,6 +82,21 @@ async fn a_failed_export_leaves_no_file() {
     assert!(exit.code == Some(1) && exit.stderr.contains("cannot write nowhere/pets.csv"), "{exit:?}");
 }
 
+#[tokio::test]
+async fn two_exports_to_one_file_are_never_mixed() {
+    let installation = with_pets().await;
+    let partial = fs::File::create(installation.folder().join("pets.ndjson.partial")).unwrap();
+    partial.lock().unwrap();
+    let exit = export(&installation, &["pets.ndjson"]).await;
+    exit.assert_refused(1, &["cannot write pets.ndjson", "another process is writing pets.ndjson.partial"]);
+    assert!(!installation.folder().join("pets.ndjson").exists());
+    drop(partial); // as a killed export leaves it
+    let exit = export(&installation, &["pets.ndjson"]).await;
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+    assert_eq!(installation.read("pets.ndjson"), PETS);
+    assert!(!installation.folder().join("pets.ndjson.partial").exists());
+}
+
 async fn with_pets() -> Installation {
     let installation = petstore();
     assert_eq!(installation.run(&["migrate", "up"]).await.code, Some(0));
