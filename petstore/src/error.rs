@@ -84,7 +84,11 @@ pub(crate) enum BulkError {
          continue with the same command and --import-id {import_id}"
     )]
     Strict { line: i64, import_id: String },
-    #[error("invalid lines that were not imported: {0}")]
+    #[error(
+        "{} skipped; correct a copy of only these lines and import that: a corrected copy of the whole file \
+         is another import, which adds its other pets again",
+        invalid_lines(*.0)
+    )]
     Rejected(u64),
 }
 
@@ -115,6 +119,10 @@ impl BackupError {
     pub(crate) fn io(file: &Path) -> impl Fn(io::Error) -> Self {
         move |source| Self::Io { file: file.to_owned(), source }
     }
+}
+
+fn invalid_lines(count: u64) -> String {
+    if count == 1 { "1 invalid line was".to_owned() } else { format!("{count} invalid lines were") }
 }
 
 impl From<Status> for BulkError {

@@ -85,7 +85,7 @@ pub fn fuzz_import(file: Vec<u8>, is_csv: bool, done: i64) -> Result<Vec<FuzzedC
     drop(sender);
     let mut messages = Vec::new();
     while let Some(chunk) = chunks.blocking_recv() {
-        let records::Chunk { lines, rejected, last_line } = chunk.map_err(|error| error.to_string())?;
+        let records::Chunk { lines, rejected, last_line, .. } = chunk.map_err(|error| error.to_string())?;
         let rejected = rejected.iter().map(|line| (line.line, note_of(line))).collect();
         let message = petstore_proto::v1::ImportPetsRequest { lines, last_line, ..Default::default() };
         messages.push((message, rejected));
@@ -104,6 +104,7 @@ async fn import(settings: &ImportSettings, format: Format) -> Result<(), CliErro
         progress: Progress::new(input.size),
         delivery: Delivery::new(client(&core), &input.import_id, settings.strict),
         rejected: 0,
+        begun: 0,
     };
     let ended = tokio::select! {
         ended = work.run(input, format) => ended,
@@ -121,15 +122,16 @@ struct Work<'a> {
     settings: &'a ImportSettings,
     progress: Progress,
     delivery: Delivery,
+    /// Number of lines that were not imported because they are invalid.
     rejected: u64,
+    /// Line up to which earlier runs had imported.
+    begun: i64,
 }
 
 impl Work<'_> {
     async fn run(&mut self, mut input: Input, format: Format) -> Result<(), CliError> {
         let begun = self.delivery.position().await?;
-        if begun > 0 {
-            self.progress.note(&format!("continuing after line {begun}"));
-        }
+        self.begun = begun;
         input.bytes = self.progress.observe(input.bytes);
         let (chunks, mut read) = mpsc::channel(SEGMENT);
         let strict = self.settings.strict;
@@ -149,6 +151,12 @@ impl Work<'_> {
             if segment.is_empty() {
                 return Ok(());
             }
+            let continues = segment.last().is_some_and(|chunk| chunk.last_line > begun);
+            if self.delivery.last_line == begun && begun > 0 && continues {
+                self.progress.note(&format!("continuing after line {begun}"));
+            }
+            let further: i64 = segment.iter().map(|chunk| chunk.further_rejected).sum();
+            self.rejected += u64::try_from(further).unwrap_or_default();
             let (created, rejected) = self.delivery.deliver(segment).await?;
             self.progress.advance(created);
             for rejected in &rejected {
@@ -172,7 +180,15 @@ impl Work<'_> {
             "lastLine": delivery.last_line,
             "seconds": progress.began.elapsed().as_secs_f64(),
         });
-        self.settings.output.print(&report, |_| progress.summary("imported") + "\n")?;
+        let is_finished = self.begun > 0 && delivery.last_line == self.begun;
+        self.settings.output.print(&report, |_| match is_finished {
+            true => format!(
+                "already imported up to line {}; nothing to do. To import it again, give another \
+                 --import-id\n",
+                self.begun
+            ),
+            false => progress.summary("imported") + "\n",
+        })?;
         match self.rejected {
             0 => Ok(()),
             rejected => Err(BulkError::Rejected(rejected).into()),

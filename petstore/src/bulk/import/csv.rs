@@ -53,10 +53,65 @@ enum Row {
     /// The cells were read; their number.
     Whole(usize),
     TooLong,
-    /// The file ended inside quotes.
-    Open,
+    /// The quote that opens a cell in this line is not closed before the file ends or the row is too long, or
+    /// only by a quote of a later line with text after it.
+    Unclosed(i64),
     /// The line has more after the end of the row, a carriage return alone.
     Surplus,
+}
+
+/// Quotes of a row, in the lines that were read.
+#[derive(Debug, Default)]
+struct Quotes {
+    place: Place,
+    /// Line of the last quote that opened a cell.
+    opened: i64,
+    /// `true` if a cell that spans lines has text after its closing quote, which is then the opening quote of
+    /// a later row.
+    has_swallowed_rows: bool,
+}
+
+/// Place in a row, by the last character.
+#[derive(Clone, Copy, Debug, Default)]
+enum Place {
+    #[default]
+    CellBegin,
+    Plain,
+    Quoted,
+    /// After a quote within quotes, which closes the cell unless another quote follows.
+    Closed,
+}
+
+impl Quotes {
+    fn read(&mut self, line: &[u8], number: i64) {
+        for byte in line {
+            self.place = match (self.place, byte) {
+                (Place::CellBegin, b'"') => {
+                    self.opened = number;
+                    Place::Quoted
+                }
+                (Place::Closed, b'"') => Place::Quoted,
+                (Place::Quoted, b'"') => Place::Closed,
+                (Place::Quoted, _) => Place::Quoted,
+                (_, b',') => Place::CellBegin,
+                (Place::Closed, b' ' | b'\t' | b'\r') => Place::Closed,
+                (Place::Closed, _) => {
+                    self.has_swallowed_rows |= self.opened < number;
+                    Place::Plain
+                }
+                (Place::CellBegin | Place::Plain, _) => Place::Plain,
+            }
+        }
+    }
+
+    /// Returns the outcome of a row whose end is not reached.
+    fn row_that_never_ends(&self) -> Row {
+        match self.place {
+            Place::Quoted => Row::Unclosed(self.opened),
+            _ if self.has_swallowed_rows => Row::Unclosed(self.opened),
+            _ => Row::TooLong,
+        }
+    }
 }
 
 impl Table {
@@ -80,7 +135,12 @@ impl Table {
         let pet = match row {
             Row::Whole(count) => self.cells(count).and_then(bulk::from_cells),
             Row::TooLong => Err(too_long()),
-            Row::Open => Err(malformed("the last quoted cell must end")),
+            Row::Unclosed(quote) => {
+                let last = lines.number();
+                let open = format!("the quote that opens a cell in line {quote} is not closed");
+                let skipped = format!("{open}; lines {line} to {last} are skipped");
+                Err(malformed(if line == last { &open } else { &skipped }))
+            }
             Row::Surplus => Err(malformed("the line must end with LF or CRLF, not with CR alone")),
         };
         Ok(Some((line, pet)))
@@ -106,23 +166,26 @@ impl Table {
     /// Reads the next row that is not empty. Returns the line that it begins on, too.
     fn row<R: BufRead>(&mut self, lines: &mut Lines<R>) -> io::Result<Option<(i64, Row)>> {
         self.reader.reset();
-        let (mut begin, mut written, mut count) = (None, 0, 0);
+        let (mut begin, mut written, mut count, mut quotes) = (None, 0, 0, Quotes::default());
         loop {
             let number = lines.number() + 1;
             let line = match (lines.next()?, begin) {
                 (None, None) => return Ok(None),
-                (None, Some(begin)) => return Ok(Some((begin, Row::Open))),
-                (Some(Line::TooLong), _) => return Ok(Some((begin.unwrap_or(number), Row::TooLong))),
+                (None, Some(begin)) => return Ok(Some((begin, quotes.row_that_never_ends()))),
+                (Some(Line::TooLong), _) => {
+                    return Ok(Some((begin.unwrap_or(number), quotes.row_that_never_ends())));
+                }
                 (Some(Line::Text(b"")), None) => continue,
                 (Some(Line::Text(line)), _) => line,
             };
             let begin = *begin.get_or_insert(number);
+            quotes.read(line, number);
             for mut input in [line, b"\n"] {
                 while !input.is_empty() {
                     let (Some(cells), Some(ends)) =
                         (self.cells.get_mut(written..), self.ends.get_mut(count..))
                     else {
-                        return Ok(Some((begin, Row::TooLong)));
+                        return Ok(Some((begin, quotes.row_that_never_ends())));
                     };
                     let (result, read, wrote, ended) = self.reader.read_record(input, cells, ends);
                     (written, count) = (written + wrote, count + ended);
@@ -130,7 +193,10 @@ impl Table {
                     match result {
                         ReadRecordResult::InputEmpty => {}
                         ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull => {
-                            return Ok(Some((begin, Row::TooLong)));
+                            return Ok(Some((begin, quotes.row_that_never_ends())));
+                        }
+                        ReadRecordResult::Record if quotes.has_swallowed_rows => {
+                            return Ok(Some((begin, Row::Unclosed(quotes.opened))));
                         }
                         ReadRecordResult::Record if !input.trim_ascii().is_empty() => {
                             return Ok(Some((begin, Row::Surplus)));

@@ -96,6 +96,8 @@ pub(crate) struct Chunk {
     pub(crate) lines: Vec<ImportLine>,
     /// Lines without a pet.
     pub(crate) rejected: Vec<RejectedLine>,
+    /// Number of lines that rejected rows span beyond the first of each.
+    pub(crate) further_rejected: i64,
     /// Number of the last line that is in this chunk or one before.
     pub(crate) last_line: i64,
 }
@@ -137,6 +139,7 @@ impl Chunks {
             match pet {
                 Ok(pet) => chunk.lines.push(ImportLine { line, pet: Some(pet) }),
                 Err(RowError { reason, message }) => {
+                    chunk.further_rejected += self.records.last_line() - line;
                     chunk.rejected.push(RejectedLine { line, reason: reason.to_owned(), message });
                     if self.strict {
                         chunk.last_line = line - 1;

@@ -104,11 +104,60 @@ async fn an_invalid_line_is_reported_as_on_rest_and_the_others_are_imported() {
     }
     let exit = installation.run_with_input(&["import", "-"], file.as_bytes()).await;
     assert_eq!(exit.code, Some(1), "{exit:?}");
-    expected.push("error: invalid lines that were not imported: 6".to_owned());
-    assert_eq!(exit.stderr.lines().collect::<Vec<_>>(), expected);
+    let mut lines: Vec<_> = exit.stderr.lines().collect();
+    let summary = lines.pop().unwrap();
+    assert_eq!(lines, expected);
+    assert!(
+        summary.starts_with("error: 6 invalid lines were skipped; correct a copy of only these"),
+        "{exit:?}"
+    );
     assert!(exit.stdout.starts_with("imported 6 pets in "), "{exit:?}");
     let names: Vec<_> = exported(&installation).await.iter().map(|pet| pet["name"].clone()).collect();
     assert_eq!(names, (0..6).map(|index| json!(format!("good {index}"))).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn an_unclosed_quote_is_named_with_the_lines_that_it_cost_and_their_correction_adds_only_them() {
+    let installation = with_store(Engine::Sqlite).await;
+    let row = |line: usize| if line == 100 { "\"line 100,7".to_owned() } else { format!("line {line},7") };
+    let table = |lines: std::ops::RangeInclusive<usize>| {
+        lines.fold("name,categoryId\n".to_owned(), |table, line| table + &row(line) + "\n")
+    };
+    fs::write(installation.folder().join("pets.csv"), table(2..=20_001)).unwrap();
+    let exit = import(&installation, &["pets.csv", "--output", "json"]).await;
+    let rejected = serde_json::from_str::<Value>(&exit.stdout).unwrap()["rejected"].as_u64().unwrap();
+    let rejected = usize::try_from(rejected).unwrap();
+    assert!(rejected > 1_000, "{exit:?}");
+    assert_eq!(exported(&installation).await.len(), 20_000 - rejected);
+    let (first, last) = (100, 99 + rejected);
+    let fault = format!(
+        "line 100: MALFORMED_CSV: the quote that opens a cell in line 100 is not closed; \
+         lines {first} to {last} are skipped"
+    );
+    let said: Vec<_> = exit.stderr.lines().collect();
+    assert_eq!((exit.code, said.len(), said[0]), (Some(1), 2, fault.as_str()), "{exit:?}");
+    assert!(said[1].starts_with(&format!("error: {rejected} invalid lines were skipped; ")), "{exit:?}");
+
+    let corrected = table(first..=last).replace('"', "");
+    fs::write(installation.folder().join("rest.csv"), corrected).unwrap();
+    let exit = import(&installation, &["rest.csv"]).await;
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+    let mut names: Vec<_> = exported(&installation).await.iter().map(|pet| pet["name"].to_string()).collect();
+    names.sort_unstable();
+    let all = names.len();
+    names.dedup();
+    assert_eq!((all, names.len()), (20_000, 20_000));
+}
+
+#[tokio::test]
+async fn a_file_that_is_completely_imported_says_so() {
+    let installation = with_store(Engine::Sqlite).await;
+    fs::write(installation.folder().join("pets.ndjson"), lines(3)).unwrap();
+    assert_eq!(import(&installation, &["pets.ndjson"]).await.code, Some(0));
+    let exit = import(&installation, &["pets.ndjson"]).await;
+    let expected =
+        "already imported up to line 3; nothing to do. To import it again, give another --import-id\n";
+    assert_eq!((exit.code, exit.stdout.as_str(), exit.stderr.as_str()), (Some(0), expected, ""), "{exit:?}");
 }
 
 #[tokio::test]

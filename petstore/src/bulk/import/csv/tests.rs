@@ -50,12 +50,26 @@ fn an_unclosed_quote_spans_at_most_the_maximum_line_length() {
     assert_eq!(rows, [(2, Ok(pet("Rex", 1, 0))), (4, Ok(pet("Tom", 2, 0)))]);
     assert_eq!(
         read("name,categoryId\n\"Rex,1\nTom,2\n")[0].1,
-        Err("the last quoted cell must end".to_owned())
+        Err("the quote that opens a cell in line 2 is not closed; lines 2 to 3 are skipped".to_owned())
     );
     let file = format!("name,categoryId\n\"Rex,1\n{}Tom,2\n", "swallowed,1\n".repeat(10_000));
     let rows = read(&file);
-    assert_eq!(rows[0], (2, Err("the line must be at most 64 KiB long".to_owned())));
+    let message = rows[0].1.as_ref().unwrap_err();
+    let (begin, last) = message.split_once(" to ").unwrap();
+    assert_eq!(begin, "the quote that opens a cell in line 2 is not closed; lines 2");
+    let last: i64 = last.strip_suffix(" are skipped").unwrap().parse().unwrap();
+    assert_eq!((rows[0].0, rows[1].0), (2, last + 1));
     assert_eq!(rows.last(), Some(&(10_003, Ok(pet("Tom", 2, 0)))));
+}
+
+#[test]
+fn a_quote_of_a_later_row_does_not_close_a_cell() {
+    let rows = read("name,categoryId\nKit,1\n\"Rex,7\nMia,3\n\"Tom\",2\nLast,4\n");
+    let message = "the quote that opens a cell in line 3 is not closed; lines 3 to 5 are skipped";
+    assert_eq!(rows[1..], [(3, Err(message.to_owned())), (6, Ok(pet("Last", 4, 0)))]);
+    let rows = read("name,categoryId\n\"Rex\" the dog,7\n\"two\nlines\" ,1\n5\" tall,2\n");
+    let names: Vec<_> = rows.iter().map(|(line, pet)| (*line, pet.as_ref().unwrap().name.as_str())).collect();
+    assert_eq!(names, [(2, "Rex the dog"), (3, "two\nlines "), (5, "5\" tall")]);
 }
 
 #[test]
