@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -128,6 +129,14 @@ def fill_disk(free: float) -> Callable[[Single], None]:
     return fill
 
 
+def use_up_disk(single: Single) -> None:
+    """Fills the disk, and adds pets until the pages that the store already has are used up."""
+    with suppress(OSError):  # the store may take the last bytes
+        fill_disk(0)(single)
+    caller = Caller(single.rest, single.keys["busy"])
+    wait_for("an addition fails", lambda: caller.send(1) == 503, 60)
+
+
 def make_room(single: Single) -> None:
     (single.data / "filler").unlink()
 
@@ -218,6 +227,12 @@ FAULTS = [
           kind=partial(Cluster, on_redis_failure="closed"), says=dict.fromkeys(GATEWAYS, ("limiter", "redis_unreachable"))),
     Fault("PostgreSQL is dead", "SIGQUIT, which ends it and its connections at once", lambda cluster: cluster.postgres.end(),
           restart_postgres, page="PetstoreDatabaseAway", says=dict.fromkeys(CORES, ("database", "unreachable"))),
+    Fault("PostgreSQL is read-only", "`default_transaction_read_only`",
+          lambda cluster: cluster.postgres.set("SET default_transaction_read_only = on"),
+          lambda cluster: cluster.postgres.set("RESET default_transaction_read_only"), page="PetstoreWritesFail",
+          says=dict.fromkeys(CORES, ("database", "read_only"))),
+    Fault("The disk of SQLite is full", "a file that leaves no byte free", use_up_disk, make_room, page="PetstoreWritesFail",
+          kind=Single, says={GATEWAYS[0]: ("database", "disk_full")}),
     Fault("The disk of SQLite fills up", "a file that leaves 8 %", fill_disk(0.08), make_room, page="PetstoreDiskFillsUp",
           within=420, kind=Single),
     Fault("The database is damaged", "half of the pages of the SQLite file are overwritten", damage, None,
