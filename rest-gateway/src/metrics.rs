@@ -33,6 +33,11 @@ metrics! {
             "Requests answered, by the plan of the key's account and the code of the Error body.",
             &["operation", "plan", "code"],
         ),
+        abandoned: IntCounterVec = counters(
+            "petstore_requests_abandoned_total",
+            "Requests whose client left before their response; they are counted among the others too.",
+            &["operation"],
+        ),
         decisions: IntCounterVec = counters(
             "petstore_limiter_decisions_total",
             "Decisions of the rate limiter.",
@@ -66,6 +71,8 @@ pub(crate) struct RequestOutcome<'a> {
     /// Plan of the account, if the key was valid.
     pub(crate) plan: Option<Plan>,
     pub(crate) took: Duration,
+    /// `true` if the client left before its response.
+    pub(crate) client_left: bool,
 }
 
 impl Metrics {
@@ -76,7 +83,7 @@ impl Metrics {
 
     /// Counts a request that was answered.
     pub(crate) fn answered(&self, outcome: &RequestOutcome<'_>) {
-        let RequestOutcome { operation, status, reason, plan, took } = *outcome;
+        let RequestOutcome { operation, status, reason, plan, took, client_left } = *outcome;
         self.durations
             .with_label_values(&[operation.name, operation.method, operation.path, status_class(status)])
             .observe(took.as_secs_f64());
@@ -84,6 +91,9 @@ impl Metrics {
         self.requests
             .with_label_values(&[operation.name, plan.and_then(plan_word).unwrap_or("none"), code])
             .inc();
+        if client_left {
+            self.abandoned.with_label_values(&[operation.name]).inc();
+        }
     }
 
     /// Counts a key that this gateway banned.

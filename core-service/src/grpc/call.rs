@@ -7,6 +7,7 @@ use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue};
 use petstore_api_key::is_request_id;
 use petstore_telemetry::{
+    abandoned::caller_has_left,
     metrics,
     metrics::{HistogramVec, IntCounterVec, counters, durations},
     traces::{KeyValue, Root, Span, grpc},
@@ -239,6 +240,9 @@ fn root(class: Class) -> Root {
 fn describe_end(span: &Span, failure: Option<&PetStoreError>) {
     let code = failure.map_or(tonic::Code::Ok, grpc_code) as i32;
     span.describe(|| grpc::answered(code));
+    if caller_has_left() {
+        span.describe(|| [KeyValue::new("petstore.client_left", true)]);
+    }
     if let Some(failure) = failure {
         let name = failure.code().name;
         span.describe(|| [KeyValue::new("petstore.code", name)]);

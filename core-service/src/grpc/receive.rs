@@ -17,6 +17,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body::Frame;
+use petstore_telemetry::abandoned::ToItsEnd;
 use tokio::time::{Instant, Sleep, sleep, timeout_at};
 use tonic::{Code, Status, body::Body, service::Routes};
 use tower::{Service, service_fn};
@@ -45,7 +46,9 @@ pub(super) fn guarded(
     service_fn(move |mut request: Request<Body>| {
         let begin = Instant::now();
         let (mut routes, shared) = (routes.clone(), Arc::clone(&shared));
-        async move {
+        // A caller that cancels its call, or leaves, drops the future. The call then continues within its
+        // capacity and deadline, so that it is recorded.
+        ToItsEnd::new(Box::pin(async move {
             let (security, calls, budgets, refusals) = &*shared;
             if !is_grpc(request.headers()) {
                 return Ok(unsupported_media_type());
@@ -83,7 +86,7 @@ pub(super) fn guarded(
                 Ok(answer) => Ok(call.with_reason(answer?)),
                 Err(_) => Ok(call.refuse(&PetStoreError::DeadlineExceeded).into_http()),
             }
-        }
+        }))
     })
 }
 

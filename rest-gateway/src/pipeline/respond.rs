@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use petstore_proto::v1::ErrorReason;
-use petstore_telemetry::traces::KeyValue;
+use petstore_telemetry::{abandoned::caller_has_left, traces::KeyValue};
 
 use super::{RequestContext, rate_limit, rate_limit_headers};
 use crate::{
@@ -91,9 +91,13 @@ pub(super) fn record(
     let reason = response.extensions().get::<ErrorReason>().copied();
     let code = reason.map(|reason| reason.code().name);
     let plan = key.map(|key| key.plan);
-    gateway.metrics.answered(&RequestOutcome { operation, status, reason, plan, took });
+    let client_left = caller_has_left();
+    gateway.metrics.answered(&RequestOutcome { operation, status, reason, plan, took, client_left });
     let known = key.map(|key| &**key).or(refused_key);
     describe(context, known, status, code);
+    if client_left {
+        context.span.describe(|| [KeyValue::new("petstore.client_left", true)]);
+    }
     tracing::info!(
         target: "petstore_gateway::requests",
         request_id = context.request_id.as_str(),
@@ -104,6 +108,7 @@ pub(super) fn record(
         account_id = known.map(|key| key.account_id),
         key_id = known.map(|key| &*key.key_id),
         client = %context.address,
+        client_left = client_left.then_some(true),
         trace_id = context.span.trace_id().map(tracing::field::display),
         "answered"
     );

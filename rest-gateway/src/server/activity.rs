@@ -1,4 +1,4 @@
-//! Activity of an HTTP/1.1 connection. hyper does not report it, so it is observed from both sides: at the
+//! Activity of a connection, of HTTP/2 only its bytes. hyper does not report it, so it is observed from both sides: at the
 //! stream and at the app.
 
 use std::{
@@ -148,6 +148,11 @@ impl Activity {
         if now & PHASES == 0 {
             self.note(Snapshot(now | HEAD));
         }
+    }
+
+    /// Forgets that bytes were received, for a connection of HTTP/2, whose requests do not begin here.
+    pub(super) fn forget_bytes(&self) {
+        self.note(Snapshot(self.now().0 & !PHASES));
     }
 
     /// Begins a request, whose head is complete. It lasts until the returned value is dropped.

@@ -86,7 +86,7 @@ impl Connections {
     {
         match Box::pin(self.tls_handshake(stream, certificate)).await {
             Ok(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
-                Box::pin(self.drive_http2(stream, peer)).await;
+                Box::pin(self.drive_http2(stream, peer, activity)).await;
             }
             Ok(stream) => Box::pin(self.drive_http1(stream, peer, activity)).await,
             Err(error) => tracing::debug!(%peer, %error, "a TLS handshake failed"),
@@ -136,14 +136,19 @@ impl Connections {
     }
 
     /// Serves HTTP/2, where a frame ends each answer, so that no lingering close is needed.
-    async fn drive_http2<I>(&self, stream: I, peer: SocketAddr)
+    /// Ends with the last request that the app works on, even if the connection ends before: until then it
+    /// counts as open.
+    async fn drive_http2<I>(&self, stream: I, peer: SocketAddr, activity: Activity)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let streams = Streams::new(self.limits.stream_deadline);
-        let service = Http2Service { app: Arc::clone(&self.app), peer, discarder: self.discarder.clone() };
-        let http2 = version_2::builder(&self.limits, streams.clone());
+        let (app, limits, streams) = (Arc::clone(&self.app), &self.limits, Streams::new(&self.limits));
+        let service = Http2Service { app, peer, discarder: self.discarder.clone(), streams: streams.clone() };
+        let http2 = version_2::builder(limits, streams.clone());
+        let stream = ObservedStream::new(stream, activity.clone());
         let mut connection = http2.serve_connection(TokioIo::new(stream), service);
-        version_2::drive(&mut connection, &streams, peer, &self.limits, self.drain.clone()).await;
+        version_2::drive(&mut connection, &activity, peer, limits, self.drain.clone(), &streams).await;
+        drop(connection);
+        streams.end().await;
     }
 }

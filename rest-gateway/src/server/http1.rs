@@ -19,6 +19,7 @@ use hyper::{
     service::Service,
 };
 use hyper_util::rt::TokioIo;
+use petstore_telemetry::abandoned::ToItsEnd;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     time::{Instant, sleep_until},
@@ -294,7 +295,8 @@ impl Service<Request<Incoming>> for Http1Service {
                 Body::empty()
             }
         });
-        let answer = self.app.answer(request, self.peer);
+        // A connection that is cut off or reset drops the future.
+        let answer = ToItsEnd::new(self.app.answer(request, self.peer));
         let limits = Arc::clone(&self.limits);
         ResponseFuture { answer, limits, in_flight: Some(self.activity.request_received()) }
     }
@@ -303,7 +305,7 @@ impl Service<Request<Incoming>> for Http1Service {
 /// Future of an answer by the app, and of the end of a body that the app did not read. The last answer of a
 /// connection announces the close.
 pub(super) struct ResponseFuture {
-    answer: BoxFuture<'static, AppResponse>,
+    answer: ToItsEnd<BoxFuture<'static, AppResponse>>,
     limits: Arc<ServerLimits>,
     /// `None` once the answer exists, whose body then holds it.
     in_flight: Option<RequestInFlight>,
@@ -313,12 +315,13 @@ impl Future for ResponseFuture {
     type Output = Result<Response<TrackedBody<Body>>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut answer = ready!(self.answer.as_mut().poll(context));
+        let mut answer = ready!(Pin::new(&mut self.answer).poll(context));
         if let Some(in_flight) = &self.in_flight {
             let is_last = in_flight.is_last();
             match in_flight.answered() {
                 BodyState::Unread(body) if !is_last => {
-                    self.answer = after_discarding(answer, body, Arc::clone(&self.limits)).boxed();
+                    let discarded = after_discarding(answer, body, Arc::clone(&self.limits));
+                    self.answer = ToItsEnd::new(discarded.boxed());
                     return self.poll(context);
                 }
                 BodyState::Done if !is_last => {}

@@ -2,7 +2,7 @@
 
 use std::{
     convert::Infallible,
-    future::{Future, poll_fn},
+    future::{Future, pending, poll_fn},
     net::SocketAddr,
     pin::{Pin, pin},
     sync::Arc,
@@ -14,14 +14,16 @@ use futures_util::{FutureExt, future::BoxFuture};
 use http::Request;
 use hyper::{body::Incoming, rt::Executor, server::conn::http2, service::Service};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use petstore_telemetry::abandoned::ToItsEnd;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    sync::watch,
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
     time::{sleep, timeout},
 };
 
 use super::{
     App, ServerLimits,
+    activity::{Activity, ObservedStream},
     discard_body::{BodyDiscarder, RequestBody},
     drain::{DrainState, DrainWatch},
     with_jitter,
@@ -41,23 +43,25 @@ pub(super) fn builder(limits: &ServerLimits, streams: Streams) -> http2::Builder
         .initial_connection_window_size(1024 * 1024)
         // Bytes of an answer that are kept per stream until the client takes them.
         .max_send_buf_size(64 * 1024)
-        // Ping of a silent client, to detect a lost connection.
-        .keep_alive_interval(Duration::from_secs(15))
-        .keep_alive_timeout(Duration::from_secs(5));
+        // No pings: many clients read nothing while they are idle, and so would not answer. A lost connection
+        // ends like an idle one.
+        .keep_alive_interval(None);
     http
 }
 
 /// Serves the requests of the connection and returns when it ends, the server stops, or it reaches its
 /// maximum age or is idle. Then it sends GOAWAY, and answers the requests that the client sends before it
-/// receives that.
+/// receives that. Once the server closes, it does not wait for a client that reads nothing.
 pub(super) async fn drive<I: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-    connection: &mut http2::Connection<TokioIo<I>, Http2Service, Streams>,
-    streams: &Streams,
+    connection: &mut http2::Connection<TokioIo<ObservedStream<I>>, Http2Service, Streams>,
+    activity: &Activity,
     peer: SocketAddr,
     limits: &ServerLimits,
     mut drain: DrainWatch,
+    streams: &Streams,
 ) {
     let mut idle = pin!(streams.idle_for(limits.idle));
+    let mut unread = pin!(streams.unread_for(limits.idle_grace, activity));
     let mut used = pin!(streams.used());
     let mut age = pin!(sleep(with_jitter(limits.max_connection_age, peer)));
     let mut closing = Closing::No;
@@ -84,6 +88,7 @@ pub(super) async fn drive<I: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                 closing = Closing::WithinGrace;
                 age.set(sleep(limits.connection_age_grace));
             }
+            () = &mut unread, if matches!(at, DrainState::Closing { .. }) => return,
             // While the server drains, a new connection may send one request: otherwise it would be useless.
             () = &mut used, if matches!(at, DrainState::Draining { .. }) && closing == Closing::No => {
                 closing = Closing::ServerStops;
@@ -116,6 +121,7 @@ pub(super) struct Http2Service {
     pub(super) app: Arc<dyn App>,
     pub(super) peer: SocketAddr,
     pub(super) discarder: BodyDiscarder,
+    pub(super) streams: Streams,
 }
 
 impl Service<Request<Incoming>> for Http2Service {
@@ -123,9 +129,17 @@ impl Service<Request<Incoming>> for Http2Service {
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Response, Infallible>>;
 
+    /// Answers the request once there is a place for it. hyper drops the future when the client resets the
+    /// stream or leaves. The app then continues, so that the request is counted and recorded.
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let request = request.map(|body| Body::new(RequestBody::of_stream(body, self.discarder.clone())));
-        self.app.answer(request, self.peer).map(Ok).boxed()
+        let (app, peer, streams) = (Arc::clone(&self.app), self.peer, self.streams.clone());
+        async move {
+            let place = streams.place().await;
+            let answer = app.answer(request, peer).inspect(move |_| drop(place));
+            Ok(ToItsEnd::new(answer).await)
+        }
+        .boxed()
     }
 }
 
@@ -134,6 +148,10 @@ impl Service<Request<Incoming>> for Http2Service {
 pub(super) struct Streams {
     deadline: Duration,
     requests: watch::Sender<Requests>,
+    /// Places for requests that the app works on. A client that resets a stream may begin another, so the
+    /// number of streams does not bound the work.
+    places: Arc<Semaphore>,
+    max_streams: u32,
 }
 
 /// Requests of a connection.
@@ -141,11 +159,41 @@ pub(super) struct Streams {
 struct Requests {
     in_flight: u32,
     has_been_any: bool,
+    /// `true` once the connection has ended: no request begins any more.
+    is_over: bool,
 }
 
 impl Streams {
-    pub(super) fn new(deadline: Duration) -> Self {
-        Self { deadline, requests: watch::Sender::new(Requests::default()) }
+    pub(super) fn new(limits: &ServerLimits) -> Self {
+        let (deadline, max_streams) = (limits.stream_deadline, limits.max_streams);
+        let places = Arc::new(Semaphore::new(max_streams as usize));
+        Self { deadline, requests: watch::Sender::new(Requests::default()), places, max_streams }
+    }
+
+    /// Waits for a place.
+    async fn place(&self) -> OwnedSemaphorePermit {
+        match Arc::clone(&self.places).acquire_owned().await {
+            Ok(place) if !self.requests.borrow().is_over => place,
+            _ => pending().await, // hyper is about to drop the request
+        }
+    }
+
+    /// Waits for the requests that the app still works on, after the end of the connection.
+    pub(super) async fn end(&self) {
+        self.requests.send_modify(|requests| requests.is_over = true);
+        let _ = self.places.acquire_many(self.max_streams).await; // the semaphore is never closed
+    }
+
+    /// Waits for a period of length `time` in which the client sent nothing, everything was written, and no
+    /// request was in flight.
+    async fn unread_for(&self, time: Duration, activity: &Activity) {
+        loop {
+            activity.forget_bytes();
+            self.idle_for(time).await;
+            if activity.is_quiet() {
+                return;
+            }
+        }
     }
 
     /// Waits for a period of length `time` without a request in flight.
@@ -201,7 +249,7 @@ impl Drop for InFlight {
 
 #[cfg(test)]
 mod tests {
-    use std::{future::pending, time::Instant};
+    use std::time::Instant;
 
     use tokio::{sync::oneshot, time::sleep};
 
@@ -210,9 +258,13 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(100);
     const NEVER: Duration = Duration::from_mins(10);
 
+    fn streams(stream_deadline: Duration) -> Streams {
+        Streams::new(&ServerLimits { stream_deadline, max_streams: 2, ..ServerLimits::default() })
+    }
+
     #[tokio::test]
     async fn a_connection_is_idle_from_the_end_of_its_last_request() {
-        let (streams, begin) = (Streams::new(NEVER), Instant::now());
+        let (streams, begin) = (streams(NEVER), Instant::now());
         streams.execute(sleep(SHORT));
         streams.execute(sleep(3 * SHORT));
         streams.idle_for(SHORT).await;
@@ -222,13 +274,13 @@ mod tests {
     #[tokio::test]
     async fn a_connection_without_requests_is_idle_from_its_beginning() {
         let begin = Instant::now();
-        Streams::new(NEVER).idle_for(SHORT).await;
+        streams(NEVER).idle_for(SHORT).await;
         assert!(begin.elapsed() >= SHORT);
     }
 
     #[tokio::test]
     async fn a_request_that_does_not_end_or_panics_counts_no_longer_than_its_deadline() {
-        let streams = Streams::new(SHORT);
+        let streams = streams(SHORT);
         let (kept, dropped) = oneshot::channel::<()>();
         streams.execute(async move {
             let _kept = kept;
@@ -237,5 +289,18 @@ mod tests {
         streams.execute(async { panic!("planted") });
         dropped.await.unwrap_err();
         streams.idle_for(SHORT).await;
+    }
+
+    #[tokio::test]
+    async fn a_request_waits_for_a_place_and_does_not_begin_after_the_end_of_its_connection() {
+        let streams = streams(NEVER);
+        let (first, _second) = (streams.place().await, streams.place().await);
+        assert!(timeout(SHORT, streams.place()).await.is_err());
+        let (waiting, ending) = (streams.place(), streams.end());
+        tokio::pin!(waiting, ending);
+        assert!(timeout(SHORT, &mut waiting).await.is_err());
+        assert!(timeout(SHORT, &mut ending).await.is_err(), "two requests have not ended");
+        drop(first);
+        assert!(timeout(SHORT, &mut waiting).await.is_err());
     }
 }

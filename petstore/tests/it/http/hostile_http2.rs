@@ -1,6 +1,7 @@
 //! Abuses of HTTP/2, at the HTTPS port and at the gRPC port. Each time the service stays within its limits,
 //! and other clients are not affected.
 
+mod abandoned;
 mod bounds;
 mod floods;
 mod frames;

@@ -4,10 +4,13 @@ use std::{fs, time::Duration};
 
 use petstore_testkit::{Authority, Protocol, Tls, eventually, raw};
 use serde_json::json;
-use tokio::io::AsyncReadExt;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::sleep,
+};
 
 use super::HttpsService;
-use crate::{pets::created, petstore, serve};
+use crate::{is_long, metric, pets::created, petstore, serve};
 
 /// Time within which a new certificate must be in use.
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -172,6 +175,37 @@ async fn silent_connections_do_not_delay_the_stop() {
     assert_eq!(exit.code, Some(0), "{exit:?}");
     // Well before the default drain deadline (20 s) or the idle timeout of connections (75 s).
     assert!(exit.took < Duration::from_secs(15), "{exit:?}");
+}
+
+#[tokio::test]
+async fn an_idle_client_of_http_2_that_reads_nothing_does_not_delay_the_stop() {
+    let shop = HttpsService::open(&[]).await;
+    let tls = Tls::trusting(&shop.authority, Protocol::Http2);
+    let mut unread = tls.connect(shop.server.address("HTTPS")).await.unwrap();
+    unread.write_all(&http2_greeting()).await.unwrap();
+    shop.client(Protocol::Http2).get("/v1/pets").await.assert_status(200);
+    let exit = shop.server.terminate().await;
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+    assert!(exit.took < Duration::from_secs(15), "{exit:?}"); // the drain deadline is 20 s
+}
+
+/// Tests a client that does not answer pings, such as one that reads only while it waits for an answer.
+#[tokio::test]
+async fn an_idle_client_of_http_2_that_reads_nothing_stays_connected() {
+    if !is_long() {
+        return;
+    }
+    let shop = HttpsService::open(&[]).await;
+    let tls = Tls::trusting(&shop.authority, Protocol::Http2);
+    let mut unread = tls.connect(shop.server.address("HTTPS")).await.unwrap();
+    unread.write_all(&http2_greeting()).await.unwrap();
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(metric(&shop.server, "petstore_connections_open").await, 1);
+}
+
+/// Returns the preface of a client, with empty settings.
+fn http2_greeting() -> Vec<u8> {
+    [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat()
 }
 
 #[tokio::test]

@@ -81,6 +81,17 @@ pub(super) fn unfinished_request(port: Port, stream: u32, key: &str) -> Vec<u8> 
     frame(HEADERS, END_HEADERS, stream, &fields(port, 0x83, path, key))
 }
 
+/// Returns a request that adds a pet.
+pub(super) fn create_request(stream: u32, key: &str) -> Vec<u8> {
+    let body = frame(DATA, END_STREAM, stream, br#"{"name":"Rex","categoryId":1}"#);
+    [unfinished_request(Port::Https, stream, key), body].concat()
+}
+
+/// Returns the reset of a stream by its client.
+pub(super) fn reset(stream: u32) -> Vec<u8> {
+    frame(RST_STREAM, 0, stream, &CANCEL.to_be_bytes())
+}
+
 /// Returns a request for a page of a hundred pets.
 pub(super) fn page_request(port: Port, stream: u32, key: &str) -> Vec<u8> {
     match port {
@@ -131,6 +142,12 @@ impl Peer {
     pub(super) async fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.0.write_all(bytes).await?;
         self.0.flush().await
+    }
+
+    /// Waits until the service has taken everything that was sent.
+    pub(super) async fn settle(&mut self) {
+        self.send(&frame(PING, 0, 0, b"settled?")).await.unwrap();
+        while self.next().await.payload != b"settled?" {}
     }
 
     /// Returns the next frame.

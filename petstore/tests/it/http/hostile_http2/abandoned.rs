@@ -1,0 +1,208 @@
+//! Clients that leave before they are answered: they reset a stream, or close the connection. What the
+//! service has begun it ends and records.
+
+use std::time::Duration;
+
+use petstore_testkit::{
+    Protocol, Server, Tls, eventually,
+    grpc::{self, new_pet, pb},
+    raw,
+};
+use serde_json::Value;
+use tokio::{
+    io::AsyncWriteExt,
+    process::Command,
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+
+use super::frames::{Peer, create_request, reset, unfinished_request};
+use crate::{http::HttpsService, key_without_limits, storage::waiting_writes::Lock};
+
+/// Timeout of a step on a busy machine.
+const STEP_TIMEOUT: Duration = Duration::from_mins(1);
+/// Series of the creations that were measured.
+const MEASURED: &str = r#"http_server_request_duration_seconds_count{http_request_method="POST""#;
+const ABANDONED: &str = r#"petstore_requests_abandoned_total{operation="createPet"}"#;
+const ACTIVE: &str = "http_server_active_requests";
+/// Maximum number of concurrent requests of one connection.
+const MOST: u32 = 100;
+
+/// Service whose log is read, and a key without limits.
+struct Shop {
+    service: HttpsService,
+    key: String,
+}
+
+impl Shop {
+    async fn open() -> Self {
+        let service = HttpsService::open(&["--log-format", "json"]).await;
+        service.server.ready().await;
+        let key = key_without_limits(&service.installation).await;
+        Self { service, key }
+    }
+
+    fn server(&self) -> &Server {
+        &self.service.server
+    }
+
+    async fn connect(&self) -> Peer {
+        let tls = Tls::trusting(&self.service.authority, Protocol::Http2);
+        Peer::greet(Box::new(tls.connect(self.server().address("HTTPS")).await.unwrap()), None).await
+    }
+
+    /// Locks the store for writing, until the task is aborted.
+    async fn lock(&self) -> JoinHandle<()> {
+        let file = self.service.installation.folder().join("data/petstore.db");
+        let lock = Lock::Sqlite(file.clone());
+        let held = tokio::spawn(async move { lock.hold().await });
+        const TRY: &str = "import sqlite3, sys; \
+                           sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None).execute('BEGIN IMMEDIATE')";
+        eventually(STEP_TIMEOUT, async || {
+            let tried = Command::new("python3").arg("-c").arg(TRY).arg(&file).output().await.unwrap();
+            if tried.status.success() { Err("the store is not locked".to_owned()) } else { Ok(()) }
+        })
+        .await;
+        held
+    }
+
+    /// Waits until the metric has this value.
+    async fn reaches(&self, series: &str, expected: u64) {
+        eventually(STEP_TIMEOUT, async || match sum(self.server(), series).await {
+            value if value == expected => Ok(()),
+            value => Err(format!("{series}: {value}, not {expected}")),
+        })
+        .await;
+    }
+
+    /// Returns the lines of the log about creations.
+    fn lines(&self) -> Vec<Value> {
+        let lines = self.server().stderr();
+        let lines = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.filter(|line| line["operation"] == "createPet").collect()
+    }
+
+    /// Asserts that each of the pets is in the store, was measured and has a line in the log.
+    async fn assert_recorded(&self, pets: usize) {
+        let exported = self.service.installation.run(&["export"]).await;
+        assert_eq!(exported.stdout.lines().count(), pets, "pets in the store");
+        self.reaches(MEASURED, u64::try_from(pets).unwrap()).await;
+        eventually(STEP_TIMEOUT, async || match self.lines().len() {
+            lines if lines == pets => Ok(()),
+            lines => Err(format!("{lines} lines of the log about {pets} pets")),
+        })
+        .await;
+        assert!(self.lines().iter().all(|line| line["status"] == 201), "{:?}", self.lines());
+    }
+}
+
+/// Returns the sum of the series that begin like this.
+async fn sum(server: &Server, series: &str) -> u64 {
+    let metrics = server.admin().get("/metrics").await;
+    let values = metrics.text().lines().filter(|line| line.starts_with(series));
+    values.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+}
+
+#[tokio::test]
+async fn creations_whose_streams_are_reset_end_and_are_recorded() {
+    let shop = Shop::open().await;
+    let mut peer = shop.connect().await;
+    let lock = shop.lock().await;
+    for stream in (0..50).map(|number| 2 * number + 1) {
+        peer.send(&create_request(stream, &shop.key)).await.unwrap();
+    }
+    peer.settle().await;
+    shop.reaches(ACTIVE, 50).await;
+    for stream in (0..50).map(|number| 2 * number + 1) {
+        peer.send(&reset(stream)).await.unwrap();
+    }
+    peer.settle().await;
+    assert_eq!(sum(shop.server(), ACTIVE).await, 50, "requests whose clients have left");
+    lock.abort();
+    shop.reaches(ACTIVE, 0).await;
+    shop.assert_recorded(50).await;
+    assert!(shop.lines().iter().all(|line| line["client_left"] == true), "{:?}", shop.lines());
+    shop.reaches(ABANDONED, 50).await;
+}
+
+#[tokio::test]
+async fn creations_of_a_lost_connection_end_and_are_recorded() {
+    let shop = Shop::open().await;
+    let mut peer = shop.connect().await;
+    let lock = shop.lock().await;
+    for stream in (0..50).map(|number| 2 * number + 1) {
+        peer.send(&create_request(stream, &shop.key)).await.unwrap();
+    }
+    shop.reaches(ACTIVE, 50).await;
+    drop(peer);
+    sleep(Duration::from_millis(200)).await; // the service has noticed it, or will
+    assert_eq!(sum(shop.server(), ACTIVE).await, 50, "requests whose clients have left");
+    assert_eq!(sum(shop.server(), "petstore_connections_open").await, 1, "until its requests end");
+    lock.abort();
+    shop.reaches("petstore_connections_open", 0).await;
+    shop.assert_recorded(50).await;
+}
+
+#[tokio::test]
+async fn a_client_that_resets_and_repeats_has_no_more_requests_in_flight_than_streams() {
+    let shop = Shop::open().await;
+    let mut peer = shop.connect().await;
+    let lock = shop.lock().await;
+    for stream in (0..3 * MOST).map(|number| 2 * number + 1) {
+        peer.send(&create_request(stream, &shop.key)).await.unwrap();
+        if stream / 2 % 10 == 9 {
+            peer.settle().await; // what is reset before it is accepted is an attack
+        }
+        if stream / 2 < 2 * MOST {
+            peer.send(&reset(stream)).await.unwrap();
+        }
+    }
+    peer.settle().await;
+    let active = sum(shop.server(), ACTIVE).await;
+    assert!(active <= u64::from(MOST), "{active} requests in flight");
+    lock.abort();
+    shop.reaches(ACTIVE, 0).await;
+    let pets = shop.service.installation.run(&["export"]).await.stdout.lines().count();
+    assert!((100..=300).contains(&pets), "{pets} pets");
+    shop.assert_recorded(pets).await;
+}
+
+#[tokio::test]
+async fn an_upload_that_breaks_off_is_recorded_and_adds_nothing() {
+    let shop = Shop::open().await;
+    let head = format!(
+        "POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\nContent-Length: 99\r\n\r\n{{",
+        shop.key
+    );
+    let mut upload = raw::connect(shop.server().address("REST")).await;
+    upload.write_all(head.as_bytes()).await.unwrap();
+    let mut peer = shop.connect().await;
+    peer.send(&unfinished_request(super::Port::Https, 1, &shop.key)).await.unwrap();
+    peer.settle().await;
+    shop.reaches(ACTIVE, 2).await;
+    upload.set_zero_linger().unwrap();
+    drop(upload); // a reset
+    peer.send(&reset(1)).await.unwrap();
+    shop.reaches(ACTIVE, 0).await;
+    shop.reaches(MEASURED, 2).await;
+    eventually(STEP_TIMEOUT, async || {
+        let statuses: Vec<_> = shop.lines().iter().map(|line| line["status"].clone()).collect();
+        if statuses == [400, 400] { Ok(()) } else { Err(format!("{statuses:?}")) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_cancelled_call_of_the_core_ends_and_is_measured() {
+    let shop = Shop::open().await;
+    let mut pets = grpc::pet_store(shop.server().address("gRPC")).await;
+    let lock = shop.lock().await;
+    let pet = new_pet("Rex", Some(1), pb::PetStatus::Sold);
+    let request = pb::CreatePetRequest { pet: Some(pet), ..Default::default() };
+    let call = timeout(Duration::from_secs(1), pets.create_pet(request)).await;
+    assert!(call.is_err(), "the store is locked: {call:?}");
+    lock.abort();
+    shop.reaches(r#"rpc_server_call_duration_seconds_count{rpc_method="CreatePet"}"#, 1).await;
+    let exported = shop.service.installation.run(&["export"]).await;
+    assert_eq!(exported.stdout.lines().count(), 1);
+}
