@@ -101,11 +101,17 @@ pub struct ServerLimits {
     /// Time for the requests in flight when a connection ends because of its age or because it is idle.
     /// Default 30 s.
     pub connection_age_grace: Duration,
-    /// Maximum number of bytes of an unread body that are discarded so that the connection can be kept, and
-    /// at its end so that the client sees the answer and not a reset. Default 64 KiB.
+    /// Maximum number of bytes of an unread body that are discarded so that the connection can be kept.
+    /// Default 64 KiB.
     pub max_discarded: usize,
-    /// Time for discarding it. Default 1 s.
+    /// Time for discarding it, and at the end of a connection the longest pause of a client that still sends.
+    /// Default 1 s.
     pub discard_timeout: Duration,
+    /// Maximum number of bytes that are discarded at the end of an HTTP/1.1 connection, so that a client that
+    /// still sends sees the answer and not a reset. Default 16 MiB.
+    pub max_lingered: usize,
+    /// Time for discarding them. Default 10 s.
+    pub linger_timeout: Duration,
     /// At shutdown, time without a new connection after which the listener closes, because clients have begun
     /// to open some before. Default 250 ms.
     pub accept_grace: Duration,
@@ -133,6 +139,8 @@ impl Default for ServerLimits {
             connection_age_grace: Duration::from_secs(30),
             max_discarded: 64 * 1024,
             discard_timeout: Duration::from_secs(1),
+            max_lingered: 16 * 1024 * 1024,
+            linger_timeout: Duration::from_secs(10),
             accept_grace: Duration::from_millis(250),
             idle_grace: Duration::from_secs(1),
             drain_deadline: Duration::from_secs(20),

@@ -12,12 +12,13 @@
 //! steps, with a pause for the bytes that are still in flight.
 
 use std::{
+    io,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
 };
 
-use axum::response::Response;
+use axum::{BoxError, response::Response};
 use bytes::Bytes;
 use http::{HeaderValue, header::CONNECTION};
 use http_body::{Body, Frame, SizeHint};
@@ -76,15 +77,23 @@ impl RequestBody {
 
 impl Body for RequestBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BoxError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         self.is_begun = true;
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
-        let frame = Pin::new(body).poll_frame(context);
+        let frame = Pin::new(&mut *body).poll_frame(context).map_err(BoxError::from);
+        let is_whole = body.is_end_stream();
+        let frame = match (frame, &self.owner) {
+            // hyper takes the body of a stream that was reset with NO_ERROR for complete.
+            (Poll::Ready(None), BodyOwner::Discarder(_)) if !is_whole => {
+                Poll::Ready(Some(Err(io::Error::from(io::ErrorKind::UnexpectedEof).into())))
+            }
+            (frame, _) => frame,
+        };
         match &frame {
             Poll::Ready(None) => self.end(BodyState::Done),
             Poll::Ready(Some(Err(_))) => self.end(BodyState::Broken),
@@ -157,21 +166,22 @@ async fn discard(body: &mut Incoming, max: usize) -> bool {
     true
 }
 
-/// Closes the sending half of an HTTP/1.1 connection, and discards the bytes that the client still sends.
+/// Closes the sending half of an HTTP/1.1 connection, and discards the bytes that the client still sends:
+/// many clients read an answer only once they have sent the whole request.
 pub(super) async fn lingering_close(mut stream: impl AsyncRead + AsyncWrite + Unpin, limits: &ServerLimits) {
     let close = async {
-        stream.shutdown().await?;
-        let mut rest = vec![0; 4096]; // on the heap, so that open connections do not contain it
+        timeout(limits.discard_timeout, stream.shutdown()).await??;
+        let mut rest = vec![0; 16 * 1024]; // on the heap, so that open connections do not contain it
         let mut taken: usize = 0;
-        while taken < limits.max_discarded {
-            match stream.read(&mut rest).await? {
+        while taken < limits.max_lingered {
+            match timeout(limits.discard_timeout, stream.read(&mut rest)).await?? {
                 0 => break,
                 len => taken = taken.saturating_add(len),
             }
         }
-        std::io::Result::Ok(())
+        io::Result::Ok(())
     };
-    let _ = timeout(limits.discard_timeout, close).await; // however it ends, the connection is closed now
+    let _ = timeout(limits.linger_timeout, close).await; // however it ends, the connection is closed now
 }
 
 /// Discarder of unread HTTP/2 bodies. Clones share the bound.

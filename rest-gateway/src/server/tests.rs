@@ -256,6 +256,30 @@ async fn an_answer_says_that_the_connection_closes_if_a_body_cannot_be_discarded
 }
 
 #[tokio::test]
+async fn a_client_that_reads_only_after_a_large_upload_sees_its_refusal() {
+    let server = Running::start(app(), patient()).await;
+    let len = 5 << 20;
+    let mut stream = server.send(&format!("{REFUSED}Content-Length: {len}\r\n\r\n")).await;
+    for _ in 0..len >> 16 {
+        stream.write_all(&[b'x'; 1 << 16]).await.expect("the server still reads");
+    }
+    let answer = read_all(&mut stream).await;
+    assert!(answer.starts_with("HTTP/1.1 413 Payload Too Large\r\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn an_upload_without_end_is_cut_off() {
+    let limits = ServerLimits { max_lingered: 1 << 20, ..patient() };
+    let server = Running::start(app(), limits).await;
+    let mut stream = server.send(&format!("{REFUSED}Content-Length: 999999999\r\n\r\n")).await;
+    let mut sent = 0;
+    while sent < 64 << 20 && stream.write_all(&[b'x'; 1 << 16]).await.is_ok() {
+        sent += 1 << 16;
+    }
+    assert!(sent < 64 << 20, "the server takes everything");
+}
+
+#[tokio::test]
 async fn a_client_that_never_reads_is_closed() {
     let limits = ServerLimits { write_stall: SHORT_TIMEOUT, ..patient() };
     let server = Running::start_over(None, app(), limits, ConnectionSlots::new(1, 1)).await;
