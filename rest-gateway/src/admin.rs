@@ -27,6 +27,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body::Body as _;
 use petstore_proto::admin::v1::{AdminErrorReason, GetCurrentOperatorResponse, Role};
+use petstore_telemetry::abandoned::caller_has_left;
 use prost_reflect::DynamicMessage;
 use tokio::{sync::Semaphore, time::timeout};
 
@@ -42,6 +43,7 @@ use crate::{
     error::ApiError,
     gateway::{Gateway, GatewayState},
     json::json_response,
+    pipeline::check_head,
     representation::Representation,
     request_body,
     request_id::{RequestId, X_REQUEST_ID},
@@ -125,6 +127,7 @@ pub async fn answer_operator(gateway: &Gateway, mut request: Request, next: Next
             method = method.as_deref().unwrap_or(http_method.as_str()),
             status = response.status().as_u16(),
             client = %client.to_canonical(),
+            client_left = caller_has_left().then_some(true),
             request_id = request_id.as_str(),
             "answered an operator"
         );
@@ -132,19 +135,23 @@ pub async fn answer_operator(gateway: &Gateway, mut request: Request, next: Next
     response
 }
 
+/// Forwards a request to the admin port if its head is one that REST accepts (docs/contract.md, 10.3).
+pub async fn check_operators_head(request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    match check_head(&parts) {
+        Ok(()) => next.run(Request::from_parts(parts, body)).await,
+        Err(error) => AdminError::from(error).into_response(),
+    }
+}
+
 /// Returns the request with its whole body in memory, for the handlers of the admin port, which then need no
 /// bounds for reading it.
 ///
 /// # Errors
-/// If the body is too large, too late, broken, or in an unknown transfer coding. The error is the response
-/// with its Error body.
+/// If the body is too large, too late or broken. The error is the response with its Error body.
 pub async fn with_whole_body(request: Request) -> Result<Request, Response> {
     let (parts, body) = request.into_parts();
-    let read = async {
-        request_body::check_transfer_coding(&parts.headers)?;
-        request_body::read(body).await
-    };
-    match read.await {
+    match request_body::read(body).await {
         Ok(body) => Ok(Request::from_parts(parts, body.into())),
         Err(error) => Err(AdminError::from(error).into_response()),
     }

@@ -307,6 +307,14 @@ async fn refuse_other_origins(request: Request, next: Next) -> Response {
     refuse(StatusCode::FORBIDDEN, "CROSS_SITE_REQUEST", message)
 }
 
+/// Forwards requests that no page of another origin has sent.
+pub async fn refuse_foreign_pages(request: Request, next: Next) -> Response {
+    if is_own_origin(&request) {
+        return next.run(request).await;
+    }
+    refuse(StatusCode::FORBIDDEN, "CROSS_SITE_REQUEST", "no page of another origin may ask this")
+}
+
 /// Returns `true` if the request names no origin, or the one that it is sent to.
 fn is_own_origin(request: &Request) -> bool {
     let Some(origin) = request.headers().get(ORIGIN) else { return true };

@@ -30,8 +30,8 @@ mod testing;
 pub mod tls;
 mod usage;
 
-pub use admin::{admin_of, admin_reason, answer_operator, call_admin, with_whole_body};
-pub use console::{HEALTH as CONSOLE_HEALTH, ProcessHealth, admin_router};
+pub use admin::{admin_of, admin_reason, answer_operator, call_admin, check_operators_head, with_whole_body};
+pub use console::{HEALTH as CONSOLE_HEALTH, ProcessHealth, admin_router, refuse_foreign_pages};
 pub use cors::CorsOrigin;
 pub use error::error_response;
 pub use gateway::{Gateway, GatewayOptions};

@@ -21,8 +21,8 @@ use axum::{
 };
 use petstore_core::store::Store;
 use petstore_gateway::{
-    CONSOLE_HEALTH, Gateway, ProcessHealth, admin_of, admin_router, answer_operator,
-    core_client::CoreTransport, error_response, with_whole_body,
+    CONSOLE_HEALTH, Gateway, ProcessHealth, admin_of, admin_router, answer_operator, check_operators_head,
+    core_client::CoreTransport, error_response, refuse_foreign_pages, with_whole_body,
 };
 use petstore_telemetry::{
     logs,
@@ -215,18 +215,19 @@ pub(crate) fn router(health: Health, metrics: Exposition, names: Vec<HostName>, 
         restricted = restricted.route(path, any(admin_api));
     }
     let restricted = restricted
+        .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(Arc::new(Semaphore::new(at_once)), bounded))
+        .layer(middleware::from_fn(refuse_foreign_pages))
         .layer(middleware::from_fn_with_state(names.into(), host::check))
+        .layer(middleware::from_fn(check_operators_head))
         .layer(middleware::from_fn_with_state(health.clone(), recorded));
     Router::new()
         .route("/livez", get(async || "ok"))
         .route("/readyz", get(readyz))
-        .merge(restricted)
         .fallback(not_found)
-        .method_not_allowed_fallback(async || {
-            let message = "this path does not serve this method";
-            error_response(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", message)
-        })
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(middleware::from_fn(check_operators_head))
+        .merge(restricted)
         .with_state(health)
 }
 
@@ -301,6 +302,11 @@ async fn set_log_level(
     }
 }
 
+async fn method_not_allowed() -> Response {
+    let message = "this path does not serve this method";
+    error_response(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", message)
+}
+
 async fn not_found() -> Response {
     let paths = "the admin port has /livez, /readyz, /metrics, /log-level, and that of a gateway \
                  /admin/v1 and /console";
@@ -317,7 +323,8 @@ mod tests {
     use super::*;
 
     async fn answer_to(phase: &watch::Sender<Phase>, method: &str, path: &str) -> (u16, String) {
-        let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+        let request = Request::builder().method(method).uri(path).header("host", "localhost");
+        let request = request.body(Body::empty()).unwrap();
         let response = router(Health::new(phase.subscribe()), Exposition::default(), Vec::new(), 1)
             .oneshot(request)
             .await

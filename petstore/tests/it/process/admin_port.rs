@@ -68,6 +68,35 @@ async fn dns_rebinding_reads_and_changes_nothing_on_the_admin_port() {
 }
 
 #[tokio::test]
+async fn the_admin_port_refuses_the_heads_and_origins_that_no_operator_sends() {
+    let installation = petstore();
+    let server = installation.start(&serve(&[])).await;
+    server.ready().await;
+    let ask = async |head: &str| {
+        let request = format!("GET {head}\r\nConnection: close\r\n\r\n");
+        raw::answer(&raw::exchange(server.address("admin"), request.as_bytes()).await)
+    };
+    for path in ["/livez", "/readyz", "/metrics", "/log-level", "/admin/v1/accounts", "/console", "/nothing"]
+    {
+        for hosts in ["", "\r\nHost: localhost\r\nHost: localhost", "\r\nHost: a b"] {
+            let refused = ask(&format!("{path} HTTP/1.1{hosts}")).await;
+            refused.assert_error_body(400, "INVALID_REQUEST");
+        }
+        let of_http_1_0 = format!("GET {path} HTTP/1.0\r\n\r\n");
+        let answer = raw::exchange(server.address("admin"), of_http_1_0.as_bytes()).await;
+        assert!(!answer.starts_with(b"HTTP/1.0 400"), "{path}: HTTP/1.0 needs no Host");
+    }
+    for path in ["/metrics", "/log-level", "/admin/v1/accounts", "/admin/v1/openapi.json", "/console"] {
+        for origin in ["http://evil.example", "null"] {
+            let refused = ask(&format!("{path} HTTP/1.1\r\nHost: localhost:9090\r\nOrigin: {origin}")).await;
+            refused.assert_error_body(403, "CROSS_SITE_REQUEST");
+        }
+        let own = format!("{path} HTTP/1.1\r\nHost: localhost:9090\r\nOrigin: http://localhost:9090");
+        assert_ne!(ask(&own).await.status(), 403, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn slow_clients_of_the_admin_port_block_neither_health_nor_operators() {
     let installation = petstore();
     let server = installation.start(&serve(&[])).await;
