@@ -12,7 +12,7 @@ task_local! {
     static CALLER_HAS_LEFT: ();
 }
 
-/// Returns `true` within work that nobody waits for any more.
+/// Returns `true` within work whose caller has left.
 #[must_use]
 pub fn caller_has_left() -> bool {
     CALLER_HAS_LEFT.try_with(|()| ()).is_ok()

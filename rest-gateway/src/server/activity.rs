@@ -1,5 +1,5 @@
-//! Activity of a connection, of HTTP/2 only its bytes. hyper does not report it, so it is observed from both sides: at the
-//! stream and at the app.
+//! Activity of a connection, of HTTP/2 only its bytes. hyper does not report it, so it is observed from both
+//! sides: at the stream and at the app.
 
 use std::{
     future::poll_fn,

@@ -53,11 +53,12 @@ impl Shop {
 
     /// Locks the store for writing, until the task is aborted.
     async fn lock(&self) -> JoinHandle<()> {
+        const TRY: &str = "import sqlite3, sys; \
+                           store = sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None); \
+                           store.execute('BEGIN IMMEDIATE')";
         let file = self.service.installation.folder().join("data/petstore.db");
         let lock = Lock::Sqlite(file.clone());
         let held = tokio::spawn(async move { lock.hold().await });
-        const TRY: &str = "import sqlite3, sys; \
-                           sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None).execute('BEGIN IMMEDIATE')";
         eventually(STEP_TIMEOUT, async || {
             let tried = Command::new("python3").arg("-c").arg(TRY).arg(&file).output().await.unwrap();
             if tried.status.success() { Err("the store is not locked".to_owned()) } else { Ok(()) }
