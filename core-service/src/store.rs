@@ -15,7 +15,7 @@ use std::{convert::Infallible, fmt, time::Duration};
 
 use futures_util::future::BoxFuture;
 use moka::sync::Cache;
-use petstore_telemetry::parts::{Cause, Fault, PartState};
+use petstore_telemetry::parts::{Fault, FaultCause, PartState};
 use sea_orm::{
     ActiveModelTrait, ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait,
     FromQueryResult, IntoActiveModel, Iterable, PaginatorTrait, QueryFilter, QueryOrder, QueryResult,
@@ -212,13 +212,13 @@ impl Store {
     pub async fn fault(&self) -> Option<Fault> {
         let is_read = matches!(time::timeout(PING_TIMEOUT, self.ping()).await, Ok(Ok(())));
         let cause = if self.health.is_replaced() {
-            Cause::DatabaseFileReplaced
+            FaultCause::DatabaseFileReplaced
         } else if self.health.is_damaged() {
-            Cause::DatabaseDamaged
+            FaultCause::DatabaseDamaged
         } else if is_read {
             self.health.write_fault()?
         } else {
-            Cause::DatabaseUnreachable
+            FaultCause::DatabaseUnreachable
         };
         Some(Fault::new(if is_read { PartState::Degraded } else { PartState::Down }, cause))
     }

@@ -18,7 +18,7 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 use petstore_clock::UnixMillis;
 pub use petstore_plans::Quota;
-use petstore_telemetry::parts::Cause;
+use petstore_telemetry::parts::FaultCause;
 
 pub(crate) use self::decision::put_number;
 #[cfg(feature = "fuzzing")]
@@ -96,7 +96,7 @@ pub trait RateLimiter: Send + Sync + fmt::Debug {
 
     /// Returns what happens to requests if decisions are made without the counters that all gateways share,
     /// because these, or those of a shard, are unreachable.
-    fn fault(&self) -> Option<Cause> {
+    fn fault(&self) -> Option<FaultCause> {
         None
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use petstore_telemetry::parts::Cause;
+use petstore_telemetry::parts::FaultCause;
 use sea_orm::{
     ConnAcquireErr, DbErr, RuntimeErr, SqlErr,
     sqlx::{
@@ -45,15 +45,15 @@ pub(super) fn is_damage(error: &sqlx::Error) -> bool {
 
 /// Returns the reason why the database takes no writes, if this is an error of a write that all writes may
 /// meet.
-pub(super) fn write_fault(error: &sqlx::Error) -> Option<Cause> {
+pub(super) fn write_fault(error: &sqlx::Error) -> Option<FaultCause> {
     match (sqlite_result(error), sqlstate(error)) {
-        (Some(result), _) if result & 0xff == 13 => Some(Cause::DatabaseDiskFull), // FULL
+        (Some(result), _) if result & 0xff == 13 => Some(FaultCause::DatabaseDiskFull), // FULL
         // READONLY, but not READONLY_DBMOVED, which the watch on the file notices
-        (Some(result), _) if result & 0xff == 8 && result != 1032 => Some(Cause::DatabaseReadOnly),
+        (Some(result), _) if result & 0xff == 8 && result != 1032 => Some(FaultCause::DatabaseReadOnly),
         // IOERR_WRITE, IOERR_FSYNC, IOERR_DIR_FSYNC, IOERR_TRUNCATE
-        (Some(778 | 1034 | 1290 | 1546), _) => Some(Cause::DatabaseWritesFail),
-        (_, Some("25006")) => Some(Cause::DatabaseReadOnly),
-        (_, Some("53100")) => Some(Cause::DatabaseDiskFull),
+        (Some(778 | 1034 | 1290 | 1546), _) => Some(FaultCause::DatabaseWritesFail),
+        (_, Some("25006")) => Some(FaultCause::DatabaseReadOnly),
+        (_, Some("53100")) => Some(FaultCause::DatabaseDiskFull),
         _ => None,
     }
 }
@@ -328,8 +328,8 @@ pub(super) mod tests {
                 (is_unknown_database(reported), "unknown"),
                 (is_lock_timeout(&error), "lock"),
                 (is_refusal(&error), "refusal"),
-                (write_fault(reported) == Some(Cause::DatabaseReadOnly), "read-only"),
-                (write_fault(reported) == Some(Cause::DatabaseDiskFull), "full"),
+                (write_fault(reported) == Some(FaultCause::DatabaseReadOnly), "read-only"),
+                (write_fault(reported) == Some(FaultCause::DatabaseDiskFull), "full"),
             ];
             let has: Vec<_> = has.iter().filter(|(has, _)| *has).map(|(_, name)| *name).collect();
             assert_eq!(has.join(" "), properties, "{code}");

@@ -12,7 +12,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use petstore_telemetry::parts::Cause;
+use petstore_telemetry::parts::FaultCause;
 use rustix::fs::statvfs;
 use sea_orm::sqlx;
 use tokio::{fs, time::Instant};
@@ -34,7 +34,7 @@ struct Faults {
     /// `true` if the database has reported that its content is damaged.
     is_damaged: AtomicBool,
     /// Reason why the database takes no writes, and the time at which the last one failed.
-    writes: Mutex<Option<(Cause, Instant)>>,
+    writes: Mutex<Option<(FaultCause, Instant)>>,
     /// `true` if the open file is no longer the one at the store's path.
     is_replaced: AtomicBool,
     /// Path of a SQLite store, once it is open, and its files at that time.
@@ -59,7 +59,7 @@ impl Health {
     }
 
     /// Returns the reason why the database takes no writes, if it takes none.
-    pub(super) fn write_fault(&self) -> Option<Cause> {
+    pub(super) fn write_fault(&self) -> Option<FaultCause> {
         self.0.writes.lock().map(|(cause, _)| cause)
     }
 
@@ -69,10 +69,10 @@ impl Health {
         let mut writes = self.0.writes.lock();
         let is_over = match *writes {
             None => false,
-            Some((Cause::DatabaseReadOnly, _)) => true,
+            Some((FaultCause::DatabaseReadOnly, _)) => true,
             Some((cause, failed_at)) => {
                 failed_at.elapsed() >= WRITE_FAULT_HOLD
-                    && (cause != Cause::DatabaseDiskFull || self.has_room())
+                    && (cause != FaultCause::DatabaseDiskFull || self.has_room())
             }
         };
         if is_over {
@@ -193,11 +193,11 @@ mod tests {
     async fn writes_are_taken_again_once_they_succeed_and_none_has_failed_for_a_while() {
         let health = Health::default();
         for (cause, secs_since_failure, is_over) in [
-            (Cause::DatabaseDiskFull, 9, false),
-            (Cause::DatabaseDiskFull, 10, true),
-            (Cause::DatabaseWritesFail, 9, false),
-            (Cause::DatabaseWritesFail, 10, true),
-            (Cause::DatabaseReadOnly, 0, true),
+            (FaultCause::DatabaseDiskFull, 9, false),
+            (FaultCause::DatabaseDiskFull, 10, true),
+            (FaultCause::DatabaseWritesFail, 9, false),
+            (FaultCause::DatabaseWritesFail, 10, true),
+            (FaultCause::DatabaseReadOnly, 0, true),
         ] {
             let failed_at = Instant::now().checked_sub(Duration::from_secs(secs_since_failure)).unwrap();
             *health.0.writes.lock() = Some((cause, failed_at));

@@ -71,7 +71,7 @@ mod tests {
     /// Returns work that waits for the notification and then reports whether its caller had left.
     fn work(
         finish: &Arc<Notify>,
-    ) -> (ToItsEnd<Pin<Box<impl Future<Output = ()> + Send>>>, oneshot::Receiver<bool>) {
+    ) -> (ToItsEnd<Pin<Box<impl Future<Output = ()> + Send + use<>>>>, oneshot::Receiver<bool>) {
         let (finish, (ended, report)) = (Arc::clone(finish), oneshot::channel());
         let work = ToItsEnd::new(Box::pin(async move {
             finish.notified().await;

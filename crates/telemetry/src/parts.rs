@@ -64,13 +64,13 @@ pub struct Fault {
     /// Degraded or down.
     pub state: PartState,
     /// The reason.
-    pub cause: Cause,
+    pub cause: FaultCause,
 }
 
 impl Fault {
     /// Creates a fault. The cause is one that can lead to this state.
     #[must_use]
-    pub fn new(state: PartState, cause: Cause) -> Self {
+    pub fn new(state: PartState, cause: FaultCause) -> Self {
         debug_assert!(cause.states().contains(&state), "{cause:?} never leads to {state}");
         Self { state, cause }
     }
@@ -80,11 +80,11 @@ macro_rules! causes {
     ($($(#[$about:meta])* $cause:ident: $part:ident $states:ident $name:literal, $message:literal;)+) => {
         /// Reason why a part is not ok.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Cause {
+        pub enum FaultCause {
             $($(#[$about])* $cause,)+
         }
 
-        impl Cause {
+        impl FaultCause {
             /// Every cause.
             pub const ALL: &[Self] = &[$(Self::$cause),+];
 
@@ -197,12 +197,12 @@ mod tests {
 
     #[test]
     fn a_part_has_one_cause_of_each_name_and_a_sentence_for_it() {
-        for cause in Cause::ALL {
+        for cause in FaultCause::ALL {
             let message = cause.message();
             assert!(message.starts_with(char::is_uppercase) && message.ends_with('.'), "{message}");
             assert!(!cause.states().contains(&PartState::Ok), "{cause:?}");
-            let is_same = |other: &&Cause| other.part() == cause.part() && other.name() == cause.name();
-            let same = Cause::ALL.iter().filter(is_same).count();
+            let is_same = |other: &&FaultCause| other.part() == cause.part() && other.name() == cause.name();
+            let same = FaultCause::ALL.iter().filter(is_same).count();
             // What an outage of Redis means depends on the gateway's setting.
             assert_eq!(same, if cause.part() == Part::Limiter { 3 } else { 1 }, "{cause:?}");
         }

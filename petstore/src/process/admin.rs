@@ -27,7 +27,7 @@ use petstore_gateway::{
 use petstore_telemetry::{
     logs,
     metrics::{Collectors, Exposition, IntGauge, IntGaugeVec, gauge, gauges},
-    parts::{Cause, Fault, Part, PartState},
+    parts::{Fault, FaultCause, Part, PartState},
 };
 use serde_json::{Map, Value, json};
 use tokio::sync::{Semaphore, watch};
@@ -147,7 +147,7 @@ impl ReadinessMetrics {
                 self.states.with_label_values(&[name, other.name()]).set((other == state).into());
             }
             let current = fault.map(|fault| fault.cause.name());
-            for cause in Cause::ALL.iter().filter(|cause| cause.part() == *part) {
+            for cause in FaultCause::ALL.iter().filter(|cause| cause.part() == *part) {
                 let is_current = current == Some(cause.name());
                 self.causes.with_label_values(&[name, cause.name()]).set(is_current.into());
             }
@@ -365,7 +365,7 @@ mod tests {
     }
 
     fn readiness(phase: Phase, states: [PartState; 3]) -> Readiness {
-        let causes = [Cause::CoreTokenRefused, Cause::DatabaseDamaged, Cause::LimiterOpen];
+        let causes = [FaultCause::CoreTokenRefused, FaultCause::DatabaseDamaged, FaultCause::LimiterOpen];
         let faults =
             states.into_iter().zip(causes).map(|(state, cause)| (cause.part(), Fault { state, cause }));
         let parts = faults.map(|(part, fault)| (part, Some(fault).filter(|it| it.state != PartState::Ok)));

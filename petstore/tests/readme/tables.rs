@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt::Write, fs, path::Path};
 
 use petstore_proto::v1::ErrorReason;
-use petstore_telemetry::parts::Cause;
+use petstore_telemetry::parts::FaultCause;
 
 use crate::{ROOT, files, read, settings::settings_table};
 
@@ -32,8 +32,8 @@ fn the_settings_table_is_the_one_that_the_flags_make() {
 
 #[test]
 fn the_operators_guide_has_every_cause_of_a_part_that_is_not_ok() {
-    let mut table = "| Part | Cause | State | Message |\n|---|---|---|---|\n".to_owned();
-    for cause in Cause::ALL {
+    let mut table = "| Part | FaultCause | State | Message |\n|---|---|---|---|\n".to_owned();
+    for cause in FaultCause::ALL {
         let states: Vec<_> = cause.states().iter().map(|state| format!("`{state}`")).collect();
         let (part, name, states) = (cause.part().name(), cause.name(), states.join(" or "));
         writeln!(table, "| `{part}` | `{name}` | {states} | {} |", cause.message()).unwrap();

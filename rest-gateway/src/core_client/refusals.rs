@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use petstore_telemetry::parts::Cause;
+use petstore_telemetry::parts::FaultCause;
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
@@ -13,7 +13,7 @@ const MEMORY: Duration = Duration::from_secs(30);
 
 /// Record of the last refusal of this gateway by a core.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals(Mutex<Option<(Instant, Cause)>>);
+pub(crate) struct Refusals(Mutex<Option<(Instant, FaultCause)>>);
 
 impl Refusals {
     /// Records the status of an answer if it refuses this gateway.
@@ -22,13 +22,16 @@ impl Refusals {
             return;
         }
         let is_about_certificate = status.message().contains("client certificate");
-        let cause =
-            if is_about_certificate { Cause::CoreCertificateRequired } else { Cause::CoreTokenRefused };
+        let cause = if is_about_certificate {
+            FaultCause::CoreCertificateRequired
+        } else {
+            FaultCause::CoreTokenRefused
+        };
         *self.0.lock() = Some((Instant::now(), cause));
     }
 
     /// Returns the cause of the last refusal, if that was recent.
-    pub(crate) fn recent(&self) -> Option<Cause> {
+    pub(crate) fn recent(&self) -> Option<FaultCause> {
         let (refused_at, cause) = (*self.0.lock())?;
         (refused_at.elapsed() < MEMORY).then_some(cause)
     }

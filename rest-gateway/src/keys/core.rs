@@ -12,7 +12,7 @@ use petstore_proto::internal::v1::{
     KeyUse, ListChangesRequest, ListChangesResponse, ReportBanResponse, ReportUseRequest, ResolveKeysRequest,
     ResolveKeysResponse, key_service_client::KeyServiceClient,
 };
-use petstore_telemetry::parts::{Cause, Fault, PartState};
+use petstore_telemetry::parts::{Fault, FaultCause, PartState};
 use tokio::time::Instant;
 use tonic::Status;
 
@@ -48,7 +48,7 @@ pub(super) struct KeyService {
     /// `true` if it failed to answer when it was last asked for changes.
     is_away: AtomicBool,
     /// Fault that it showed when it was last asked for changes.
-    failure: Mutex<Option<Cause>>,
+    failure: Mutex<Option<FaultCause>>,
     /// `true` if the core lacked a method when it was last asked for changes.
     is_too_old: AtomicBool,
     /// `true` if the log says that the core does not list changes, though it can be reached.
@@ -89,14 +89,14 @@ impl KeyService {
         let (failure, is_reached) = (*self.failure.lock(), self.answered_once.load(Ordering::Relaxed));
         let is_too_old = self.is_too_old.load(Ordering::Relaxed);
         let cause = if is_too_old {
-            Some(Cause::CoreLacksMethods)
-        } else if self.core.breaker().is_open() || failure == Some(Cause::CoreUnreachable) {
-            Some(Cause::CoreUnreachable)
+            Some(FaultCause::CoreLacksMethods)
+        } else if self.core.breaker().is_open() || failure == Some(FaultCause::CoreUnreachable) {
+            Some(FaultCause::CoreUnreachable)
         } else {
             self.core.refusals().recent().or(failure)
         };
         let cause = match cause {
-            None | Some(Cause::CoreUnreachable) if !is_reached => Cause::CoreNotReached,
+            None | Some(FaultCause::CoreUnreachable) if !is_reached => FaultCause::CoreNotReached,
             cause => cause?,
         };
         let state = if is_reached && !is_too_old { PartState::Degraded } else { PartState::Down };
@@ -177,7 +177,7 @@ impl KeyService {
         self.is_away.store(answer.is_err(), Ordering::Relaxed);
         let answered_before = self.answered_once.fetch_or(answer.is_ok(), Ordering::Release);
         *self.failure.lock() = match &answer {
-            Ok(answer) => answer.takes_no_writes.then_some(Cause::CoreDatabaseNotWritable),
+            Ok(answer) => answer.takes_no_writes.then_some(FaultCause::CoreDatabaseNotWritable),
             Err(status) => Some(cause_of(status)),
         };
         // Logs one line when the core begins to refuse and one when it is back, instead of one a second. The
@@ -244,13 +244,13 @@ impl KeyService {
 }
 
 /// Returns the reason why the core did not list changes.
-fn cause_of(failure: &Status) -> Cause {
+fn cause_of(failure: &Status) -> FaultCause {
     if is_transport_failure(failure) {
-        Cause::CoreUnreachable
+        FaultCause::CoreUnreachable
     } else if is_unavailable(failure) {
-        Cause::CoreDatabaseUnreachable
+        FaultCause::CoreDatabaseUnreachable
     } else {
-        Cause::CoreFails
+        FaultCause::CoreFails
     }
 }
 
@@ -337,18 +337,18 @@ mod tests {
     async fn the_fault_of_the_core_is_the_one_that_it_shows() {
         use PartState::{Degraded, Down};
         let (service, core) = service();
-        assert_eq!(service.fault(), Some(Fault::new(Down, Cause::CoreNotReached)), "not asked yet");
-        let distrusted = Some(Fault::new(Degraded, Cause::CoreTokenRefused));
+        assert_eq!(service.fault(), Some(Fault::new(Down, FaultCause::CoreNotReached)), "not asked yet");
+        let distrusted = Some(Fault::new(Degraded, FaultCause::CoreTokenRefused));
         for (state, expected) in [
-            (Away, Some(Fault::new(Down, Cause::CoreNotReached))),
-            (Replaced, Some(Fault::new(Down, Cause::CoreNotReached))),
-            (WithoutDatabase, Some(Fault::new(Down, Cause::CoreDatabaseUnreachable))),
+            (Away, Some(Fault::new(Down, FaultCause::CoreNotReached))),
+            (Replaced, Some(Fault::new(Down, FaultCause::CoreNotReached))),
+            (WithoutDatabase, Some(Fault::new(Down, FaultCause::CoreDatabaseUnreachable))),
             (Present, None),
-            (Away, Some(Fault::new(Degraded, Cause::CoreUnreachable))),
-            (Replaced, Some(Fault::new(Degraded, Cause::CoreUnreachable))),
-            (WithoutDatabase, Some(Fault::new(Degraded, Cause::CoreDatabaseUnreachable))),
-            (Refusing, Some(Fault::new(Degraded, Cause::CoreFails))),
-            (WithoutWrites, Some(Fault::new(Degraded, Cause::CoreDatabaseNotWritable))),
+            (Away, Some(Fault::new(Degraded, FaultCause::CoreUnreachable))),
+            (Replaced, Some(Fault::new(Degraded, FaultCause::CoreUnreachable))),
+            (WithoutDatabase, Some(Fault::new(Degraded, FaultCause::CoreDatabaseUnreachable))),
+            (Refusing, Some(Fault::new(Degraded, FaultCause::CoreFails))),
+            (WithoutWrites, Some(Fault::new(Degraded, FaultCause::CoreDatabaseNotWritable))),
             (Distrusting, distrusted),
             (Present, distrusted), // another core behind the same address
         ] {

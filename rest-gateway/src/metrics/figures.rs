@@ -180,7 +180,7 @@ mod tests {
 
     fn answered(metrics: &Metrics, status: u16, reason: Option<ErrorReason>, took: Duration) {
         let operation = &Operation::find(&http::Method::GET, "/v1/pets");
-        metrics.answered(&RequestOutcome { operation, status, reason, plan: None, took });
+        metrics.answered(&RequestOutcome { operation, status, reason, plan: None, took, client_left: false });
     }
 
     #[test]

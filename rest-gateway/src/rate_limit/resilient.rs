@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use futures_util::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
 use petstore_clock::{Clock, UnixMillis};
-use petstore_telemetry::parts::Cause;
+use petstore_telemetry::parts::FaultCause;
 use tokio::time::{Instant, sleep};
 
 pub use self::metrics::redis_metrics;
@@ -316,11 +316,11 @@ impl RateLimiter for ResilientLimiter {
         self.redis.knows_installation()
     }
 
-    fn fault(&self) -> Option<Cause> {
+    fn fault(&self) -> Option<FaultCause> {
         self.is_degraded().then_some(match self.settings.on_failure {
-            OnRedisFailure::Local => Cause::LimiterLocal,
-            OnRedisFailure::Open => Cause::LimiterOpen,
-            OnRedisFailure::Closed => Cause::LimiterClosed,
+            OnRedisFailure::Local => FaultCause::LimiterLocal,
+            OnRedisFailure::Open => FaultCause::LimiterOpen,
+            OnRedisFailure::Closed => FaultCause::LimiterClosed,
         })
     }
 }
