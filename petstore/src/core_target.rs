@@ -127,10 +127,12 @@ impl ConnectedCore {
     }
 }
 
-/// Runs the work of a command that ends by itself, which logs only warnings and errors. Threads that still
-/// block when the work ends are not waited for.
+/// Runs the work of a command that ends by itself, which logs only warnings and errors, except about a core
+/// that refuses it or does not answer: the command's own error says so. Threads that still block when the work
+/// ends are not waited for.
 pub(crate) fn block_on<T, E: From<ProcessError>>(work: LocalBoxFuture<'_, Result<T, E>>) -> Result<T, E> {
-    let _ = logs::init("warn", LogFormat::Pretty); // the filter is valid
+    let filter = "warn,petstore_gateway::core_client::cores=off";
+    let _ = logs::init(filter, LogFormat::Pretty); // it is valid
     let started = |error: io::Error| ProcessError::Runtime(error);
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(started)?;
     let ended = runtime.block_on(work);

@@ -133,8 +133,8 @@ impl Gateway {
         collectors
     }
 
-    /// Returns the current faults of the core and of the rate limiter, as the gateway sees them. The limiter is
-    /// degraded while the counters that all gateways share are unreachable.
+    /// Returns the current faults of the core and of the rate limiter, as the gateway sees them. The limiter
+    /// is degraded while the counters that all gateways share are unreachable.
     #[must_use]
     pub fn faults(&self) -> (Option<Fault>, Option<Fault>) {
         let limiter = self.0.limiter.fault().map(|cause| Fault::new(PartState::Degraded, cause));

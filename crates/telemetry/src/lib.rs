@@ -1,5 +1,5 @@
-//! Observability: [`logs`], [`mod@metrics`] for Prometheus, [`traces`] over OTLP, and the states of [`parts`].
-//! Work whose caller leaves is recorded like any other ([`abandoned`]).
+//! Observability: [`logs`], [`mod@metrics`] for Prometheus, [`traces`] over OTLP, and the states of
+//! [`parts`]. Work whose caller leaves is recorded like any other ([`abandoned`]).
 
 pub mod abandoned;
 pub mod logs;

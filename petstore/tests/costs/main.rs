@@ -155,12 +155,11 @@ async fn allocations(connection: &mut Connection, requests: &[Vec<u8>]) -> f64 {
     recorded::ratio(least.iter().sum(), least.len())
 }
 
-/// Never returns. If `are_made`, stops the thread of all tasks again and again, usually for as long as
-/// SQLite's thread or a server takes for an answer, so that it arrives as a whole. On a busy machine it often
-/// does so without pauses.
+/// Never returns. If `are_made`, stops the thread of all tasks again and again, for longer than SQLite's
+/// thread or a server takes for an answer, so that it arrives as a whole.
 async fn pauses(are_made: bool) {
     while are_made {
-        thread::sleep(Duration::from_micros(300));
+        thread::sleep(Duration::from_millis(3));
         task::yield_now().await;
     }
     future::pending().await

@@ -32,7 +32,7 @@ fn the_settings_table_is_the_one_that_the_flags_make() {
 
 #[test]
 fn the_operators_guide_has_every_cause_of_a_part_that_is_not_ok() {
-    let mut table = "| Part | FaultCause | State | Message |\n|---|---|---|---|\n".to_owned();
+    let mut table = "| Part | Cause | State | Message |\n|---|---|---|---|\n".to_owned();
     for cause in FaultCause::ALL {
         let states: Vec<_> = cause.states().iter().map(|state| format!("`{state}`")).collect();
         let (part, name, states) = (cause.part().name(), cause.name(), states.join(" or "));

@@ -19,7 +19,6 @@ use parking_lot::{Mutex, RwLock};
 use petstore_clock::{Clock, UnixMillis};
 use petstore_telemetry::traces::{KeyValue, Span, SpanDescription, SpanKind};
 use redis::Value;
-use tokio::time::timeout;
 
 pub(super) use self::shards::Shard;
 #[cfg(feature = "fuzzing")]
@@ -28,7 +27,7 @@ pub use self::{
     connection::{RedisDeadlines, RedisUrl},
     error::RedisCallError,
 };
-use self::{shards::Shards, step::Step};
+use self::{error::in_time, shards::Shards, step::Step};
 use super::{Decided, Decision, LimitKey, LimitStatus, LimiterUnavailable, Quota, RateLimiter, policy};
 
 /// Location of the counters, and the timeouts and time of decisions.
@@ -160,8 +159,7 @@ impl RedisLimiter {
         work: impl Future<Output = Result<T, RedisCallError>>,
     ) -> Decided<T> {
         let span = Span::child(SpanKind::Client, describe);
-        let result = span.within(timeout(deadline, work)).await.unwrap_or(Err(RedisCallError::TimedOut));
-        result.map_err(|error| {
+        span.within(in_time(deadline, work)).await.map_err(|error| {
             span.fail(error.to_string());
             tracing::debug!(%error, "Redis made no decision");
             *self.last_error.lock() = Some(error);

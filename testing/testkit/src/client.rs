@@ -167,6 +167,8 @@ impl Client {
         let request = Request::builder().method(Method::from_bytes(method.as_bytes()).expect("a method"));
         let mut request = if self.tls.as_ref().map(Tls::protocol) == Some(Protocol::Http2) {
             request.uri(format!("https://{}{path}", self.address)) // it has `:authority` in place of Host
+        } else if headers.iter().any(|(name, _)| header::HOST == **name) {
+            request.uri(path)
         } else {
             request.uri(path).header(header::HOST, self.address.to_string())
         };

@@ -18,7 +18,7 @@ use tokio::{sync::OnceCell, time::timeout};
 
 use super::{
     RedisSettings,
-    error::RedisCallError,
+    error::{RedisCallError, in_time},
     step::{self, Reply, Step},
 };
 
@@ -118,8 +118,8 @@ impl Peers {
                 let client = Client::open(server).map_err(|_| "must be the URL of a Redis server")?;
                 let config = AsyncConnectionConfig::new()
                     .set_connection_timeout(Some(deadlines.connect))
-                    .set_response_timeout(Some(deadlines.call));
-                Ok(Self::Server(SharedConnection::new(move || {
+                    .set_response_timeout(None); // `in_time` has it
+                Ok(Self::Server(SharedConnection::new(deadlines.call, move || {
                     let (client, config) = (client.clone(), config.clone());
                     async move { client.get_multiplexed_async_connection_with_config(&config).await }
                 })))
@@ -129,7 +129,7 @@ impl Peers {
                 let client = ClusterClient::builder(nodes)
                     .tcp_settings(tcp)
                     .connection_timeout(deadlines.connect)
-                    .response_timeout(deadlines.call)
+                    .response_timeout(deadlines.call.max(Duration::from_secs(1))) // `in_time` ends before
                     .retries(2) // for slots that moved
                     .min_retry_wait(1) // the default is longer than any deadline
                     .max_retry_wait(5)
@@ -138,7 +138,7 @@ impl Peers {
                         "the nodes of a Redis Cluster must have the same user, password and TLS, and no \
                                database"
                     })?;
-                Ok(Self::Cluster(SharedConnection::new(move || {
+                Ok(Self::Cluster(SharedConnection::new(deadlines.call, move || {
                     let client = client.clone();
                     // The client of a Cluster asks a node for all others first.
                     let connect =
@@ -175,16 +175,18 @@ async fn send_to_cluster(mut cluster: ClusterConnection, command: &Cmd) -> Redis
 /// next call makes a new one. So a wrong password that is corrected at the server, or a server that moved to
 /// another address, is noticed without a restart.
 struct SharedConnection<C> {
+    /// Timeout of an exchange.
+    timeout: Duration,
     connect: Box<dyn Fn() -> BoxFuture<'static, RedisResult<C>> + Send + Sync>,
     current: Mutex<Arc<OnceCell<C>>>,
 }
 
 impl<C: Clone> SharedConnection<C> {
-    fn new<F>(connect: impl Fn() -> F + Send + Sync + 'static) -> Self
+    fn new<F>(timeout: Duration, connect: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = RedisResult<C>> + Send + 'static,
     {
-        Self { connect: Box::new(move || connect().boxed()), current: Mutex::default() }
+        Self { timeout, connect: Box::new(move || connect().boxed()), current: Mutex::default() }
     }
 
     /// Makes an exchange, and drops the connection if it leaves it unusable.
@@ -194,12 +196,11 @@ impl<C: Clone> SharedConnection<C> {
     ) -> Result<Value, RedisCallError> {
         let cell = Arc::clone(&*self.current.lock());
         let connection = cell.get_or_try_init(&self.connect).await?.clone();
-        exchange(connection).await.and_then(Value::extract_error).map_err(|error| {
-            let error = RedisCallError::from(error);
+        let exchange = async { Ok(exchange(connection).await.and_then(Value::extract_error)?) };
+        in_time(self.timeout, exchange).await.inspect_err(|error| {
             if !error.leaves_connection_usable() {
                 self.give_up(&cell);
             }
-            error
         })
     }
 

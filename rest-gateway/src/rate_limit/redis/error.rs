@@ -1,6 +1,13 @@
 //! Failures of Redis.
 
+use std::{future::Future, pin::pin, time::Duration};
+
+use futures_util::FutureExt;
 use redis::{ErrorKind, RedisError};
+use tokio::{
+    task::yield_now,
+    time::{Instant, timeout},
+};
 
 /// Cause of a missing decision, for an operator's log. It never holds text from Redis: an error of Redis may
 /// repeat what it was sent, and so a password.
@@ -81,6 +88,33 @@ impl RedisCallError {
             | Self::Protocol => false,
         }
     }
+}
+
+/// Returns the result of the work, or [`RedisCallError::TimedOut`] after the deadline. An answer that this
+/// process has received by then, but is too busy to process, is not late: all other tasks run some times
+/// before the work is given up, which takes longer only while they have much to do.
+pub(super) async fn in_time<T>(
+    deadline: Duration,
+    work: impl Future<Output = Result<T, RedisCallError>>,
+) -> Result<T, RedisCallError> {
+    /// Number of times that all other tasks run: an answer passes through a few of them.
+    const TURNS: usize = 32;
+    /// Time for that, in deadlines from the start.
+    const LAST: u32 = 5;
+    let (begun, mut work) = (Instant::now(), pin!(work));
+    if let Ok(result) = timeout(deadline, &mut work).await {
+        return result;
+    }
+    for _ in 0..TURNS {
+        yield_now().await;
+        if let Some(result) = (&mut work).now_or_never() {
+            return result;
+        }
+        if begun.elapsed() > deadline * LAST {
+            break;
+        }
+    }
+    Err(RedisCallError::TimedOut)
 }
 
 impl From<RedisError> for RedisCallError {

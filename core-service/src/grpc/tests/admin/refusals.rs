@@ -370,7 +370,7 @@ async fn a_report_of_refusals_is_bounded_and_validated() {
         (vec![right.clone(); 501], "refusals must be at most 500"),
         (
             one(Refusal { request_id: "a b".into(), ..right.clone() }),
-            "request_id must be 8 to 64 ASCII letters, digits, '.', '_' and '-'",
+            "requestId must be 8 to 64 ASCII letters, digits, '.', '_' and '-'",
         ),
         (one(Refusal { repeats: -1, ..right.clone() }), "refusals.repeats must not be negative"),
         (one(Refusal { account_id: -1, ..right.clone() }), "refusals.account_id must not be negative"),

@@ -217,3 +217,21 @@ async fn a_flush_of_scripts_has_no_effect() {
         assert_eq!(decision.minute.remaining, remaining);
     }
 }
+
+/// Tests with default deadlines, while other work keeps this thread busy for longer than a decision may take.
+#[tokio::test]
+async fn a_delay_of_this_process_is_no_failure_of_redis() {
+    let redis = RedisServer::start(RedisOptions::default()).await;
+    let limiter = limiter(&redis.url());
+    works_again(&limiter).await; // and is connected
+    let busy = tokio::spawn(async {
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_millis(20));
+            tokio::task::yield_now().await;
+        }
+    });
+    for account in 1..=3 {
+        take(&limiter, &key(account, "any")).await.expect("Redis has answered");
+    }
+    busy.await.unwrap();
+}
