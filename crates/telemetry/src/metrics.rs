@@ -13,10 +13,11 @@ mod process;
 use std::{collections::BTreeSet, sync::Arc};
 
 use parking_lot::Mutex;
+pub use prometheus::proto::{Bucket, LabelPair, MetricFamily};
 pub use prometheus::{
     Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, core::Collector,
 };
-use prometheus::{HistogramOpts, Opts, Registry, TextEncoder, core::Desc, proto::MetricFamily};
+use prometheus::{HistogramOpts, Opts, Registry, TextEncoder, core::Desc};
 
 pub use self::process::process;
 

@@ -181,13 +181,16 @@ impl Work<'_> {
             "seconds": progress.began.elapsed().as_secs_f64(),
         });
         let is_finished = self.begun > 0 && delivery.last_line == self.begun;
-        self.settings.output.print(&report, |_| match is_finished {
-            true => format!(
-                "already imported up to line {}; nothing to do. To import it again, give another \
-                 --import-id\n",
-                self.begun
-            ),
-            false => progress.summary("imported") + "\n",
+        self.settings.output.print(&report, |_| {
+            if is_finished {
+                format!(
+                    "already imported up to line {}; nothing to do. To import it again, give another \
+                     --import-id\n",
+                    self.begun
+                )
+            } else {
+                progress.summary("imported") + "\n"
+            }
         })?;
         match self.rejected {
             0 => Ok(()),

@@ -158,11 +158,13 @@ async fn allocations(connection: &mut Connection, requests: &[Vec<u8>]) -> f64 {
 /// Never returns. If `are_made`, stops the thread of all tasks again and again, for longer than SQLite's
 /// thread or a server takes for an answer, so that it arrives as a whole.
 async fn pauses(are_made: bool) {
-    while are_made {
+    if !are_made {
+        future::pending::<()>().await;
+    }
+    loop {
         thread::sleep(Duration::from_millis(3));
         task::yield_now().await;
     }
-    future::pending().await
 }
 
 /// Counters of a deployment so far, by the names of `costs.json`.

@@ -235,8 +235,8 @@ impl fmt::Debug for CoreTls {
 mod tests {
     use super::*;
 
-    fn refusal(url: &str, tls: Option<CoreTls>) -> Option<String> {
-        Url::parse(url.to_owned(), tls.as_ref()).err().map(|error| error.to_string())
+    fn refusal(url: &str, tls: Option<&CoreTls>) -> Option<String> {
+        Url::parse(url.to_owned(), tls).err().map(|error| error.to_string())
     }
 
     fn tls(authority: &str) -> CoreTls {
@@ -291,12 +291,12 @@ mod tests {
     fn https_and_an_authority_come_together() {
         assert!(refusal("https://core.example:1", None).unwrap().contains("--core-ca"));
         for url in ["http://127.0.0.1:1", "unix:///run/core.sock"] {
-            let refusal = refusal(url, Some(tls(""))).unwrap();
+            let refusal = refusal(url, Some(&tls(""))).unwrap();
             assert_eq!(refusal, "there is no TLS without https:// in --core-url", "{url}");
         }
         for authority in ["", "not PEM", "-----BEGIN CERTIFICATE-----\nMA==\n"] {
             assert_eq!(
-                refusal("https://core.example:1", Some(tls(authority))).unwrap(),
+                refusal("https://core.example:1", Some(&tls(authority))).unwrap(),
                 "must be certificates in PEM"
             );
         }

@@ -6,7 +6,9 @@ use std::{collections::VecDeque, future::Future, time::Duration};
 use parking_lot::Mutex;
 use petstore_clock::{Clock, UnixMillis};
 use petstore_proto::v1::ErrorReason;
-use petstore_telemetry::metrics::{Collector as _, HistogramVec, IntCounterVec, IntGauge};
+use petstore_telemetry::metrics::{
+    Bucket, Collector as _, HistogramVec, IntCounterVec, IntGauge, LabelPair, MetricFamily,
+};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -97,12 +99,12 @@ impl Figures {
     )]
     fn totals(&self) -> (Vec<f64>, Totals) {
         let (mut bounds, mut totals) = (Vec::new(), Totals::default());
-        for metric in self.durations.collect().iter().flat_map(|family| family.get_metric()) {
+        for metric in self.durations.collect().iter().flat_map(MetricFamily::get_metric) {
             let histogram = metric.get_histogram();
             let count = histogram.get_sample_count();
             let class = metric.get_label().iter().find(|label| label.name() == "status_class");
             totals.all += count;
-            match class.map(|class| class.value()) {
+            match class.map(LabelPair::value) {
                 Some("2xx") => totals.succeeded += count,
                 Some("4xx") => totals.client_errors += count,
                 Some("5xx") => totals.server_errors += count,
@@ -113,9 +115,9 @@ impl Figures {
             for (sum, bucket) in totals.within.iter_mut().zip(buckets) {
                 *sum += bucket.cumulative_count();
             }
-            bounds = buckets.iter().map(|bucket| bucket.upper_bound()).collect();
+            bounds = buckets.iter().map(Bucket::upper_bound).collect();
         }
-        for metric in self.requests.collect().iter().flat_map(|family| family.get_metric()) {
+        for metric in self.requests.collect().iter().flat_map(MetricFamily::get_metric) {
             let code = metric.get_label().iter().find(|label| label.name() == "code");
             let reason = code.and_then(|code| ErrorReason::named(code.value()));
             if reason.is_some_and(|reason| reason.code().http == http::StatusCode::TOO_MANY_REQUESTS) {

@@ -151,7 +151,7 @@ pub(super) struct Streams {
     /// Places for requests that the app works on. A client that resets a stream may begin another, so the
     /// number of streams does not bound the work.
     places: Arc<Semaphore>,
-    max_streams: u32,
+    maximum: u32,
 }
 
 /// Requests of a connection.
@@ -165,9 +165,9 @@ struct Requests {
 
 impl Streams {
     pub(super) fn new(limits: &ServerLimits) -> Self {
-        let (deadline, max_streams) = (limits.stream_deadline, limits.max_streams);
-        let places = Arc::new(Semaphore::new(max_streams as usize));
-        Self { deadline, requests: watch::Sender::new(Requests::default()), places, max_streams }
+        let (deadline, maximum) = (limits.stream_deadline, limits.max_streams);
+        let places = Arc::new(Semaphore::new(maximum as usize));
+        Self { deadline, requests: watch::Sender::new(Requests::default()), places, maximum }
     }
 
     /// Waits for a place.
@@ -181,7 +181,7 @@ impl Streams {
     /// Waits for the requests that the app still works on, after the end of the connection.
     pub(super) async fn end(&self) {
         self.requests.send_modify(|requests| requests.is_over = true);
-        let _ = self.places.acquire_many(self.max_streams).await; // the semaphore is never closed
+        let _ = self.places.acquire_many(self.maximum).await; // the semaphore is never closed
     }
 
     /// Waits for a period of length `time` in which the client sent nothing, everything was written, and no

@@ -261,7 +261,7 @@ async fn a_client_that_reads_only_after_a_large_upload_sees_its_refusal() {
     let len = 5 << 20;
     let mut stream = server.send(&format!("{REFUSED}Content-Length: {len}\r\n\r\n")).await;
     for _ in 0..len >> 16 {
-        stream.write_all(&[b'x'; 1 << 16]).await.expect("the server still reads");
+        stream.write_all(&vec![b'x'; 1 << 16]).await.expect("the server still reads");
     }
     let answer = read_all(&mut stream).await;
     assert!(answer.starts_with("HTTP/1.1 413 Payload Too Large\r\n"), "{answer}");
@@ -273,7 +273,7 @@ async fn an_upload_without_end_is_cut_off() {
     let server = Running::start(app(), limits).await;
     let mut stream = server.send(&format!("{REFUSED}Content-Length: 999999999\r\n\r\n")).await;
     let mut sent = 0;
-    while sent < 64 << 20 && stream.write_all(&[b'x'; 1 << 16]).await.is_ok() {
+    while sent < 64 << 20 && stream.write_all(&vec![b'x'; 1 << 16]).await.is_ok() {
         sent += 1 << 16;
     }
     assert!(sent < 64 << 20, "the server takes everything");

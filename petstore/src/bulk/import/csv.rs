@@ -90,11 +90,9 @@ impl Quotes {
                     self.opened = number;
                     Place::Quoted
                 }
-                (Place::Closed, b'"') => Place::Quoted,
-                (Place::Quoted, b'"') => Place::Closed,
-                (Place::Quoted, _) => Place::Quoted,
+                (Place::Quoted, b'"') | (Place::Closed, b' ' | b'\t' | b'\r') => Place::Closed,
+                (Place::Quoted, _) | (Place::Closed, b'"') => Place::Quoted,
                 (_, b',') => Place::CellBegin,
-                (Place::Closed, b' ' | b'\t' | b'\r') => Place::Closed,
                 (Place::Closed, _) => {
                     self.has_swallowed_rows |= self.opened < number;
                     Place::Plain

@@ -43,7 +43,7 @@ async fn writes_fail_on_a_full_disk_and_recover_by_themselves() {
     let home = PathBuf::from(format!("/proc/{}/root{}", server.pid(), installation.folder().display()));
     let client = server.client(fs::read_to_string(home.join(FIRST_KEY)).unwrap().trim());
     fills_up_and_recovers(&server, &client, "disk_full", || {
-        fs::remove_file(home.join("data/filler")).unwrap()
+        fs::remove_file(home.join("data/filler")).unwrap();
     })
     .await;
 }
