@@ -63,11 +63,11 @@ impl HttpsService {
         Client::new(self.server.address("HTTPS")).over_tls(&self.authority, protocol)
     }
 
-    fn client(&self, protocol: Protocol) -> Client {
+    pub(crate) fn client(&self, protocol: Protocol) -> Client {
         self.anonymous(protocol).with_key(&self.key())
     }
 
-    fn key(&self) -> String {
+    pub(crate) fn key(&self) -> String {
         self.installation.read(FIRST_KEY).trim().to_owned()
     }
 }

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use petstore_testkit::{
     Protocol, Server, Tls, eventually,
+    faults::{Fault, Proxy},
     grpc::{self, new_pet, pb},
     raw,
+    servers::{RedisOptions, RedisServer},
 };
 use serde_json::Value;
 use tokio::{
@@ -16,7 +18,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::frames::{Peer, create_request, reset, unfinished_request};
+use super::frames::{Peer, create_request, page_request, reset, unfinished_request};
 use crate::{http::HttpsService, key_without_limits, storage::waiting_writes::Lock};
 
 /// Timeout of a step on a busy machine.
@@ -142,6 +144,35 @@ async fn creations_of_a_lost_connection_end_and_are_recorded() {
     lock.abort();
     shop.reaches("petstore_connections_open", 0).await;
     shop.assert_recorded(50).await;
+}
+
+/// Tests with a slow Redis, so that each read is reset before its limit is known.
+#[tokio::test]
+async fn reads_whose_streams_are_reset_count_against_the_limit_and_lead_to_a_ban() {
+    let redis = RedisServer::start(RedisOptions::default()).await;
+    let proxy = Proxy::to(redis.address()).await;
+    let service = HttpsService::open(&["--redis-url", &redis.url_at(proxy.address())]).await;
+    service.server.ready().await;
+    let key = service.key(); // of plan Free
+    let shop = Shop { service, key };
+    proxy.set(Fault::delay_ms(5)).await;
+    let mut peer = shop.connect().await;
+    for number in 0..300 {
+        let stream = 2 * number + 1;
+        peer.send(&page_request(super::Port::Https, stream, &shop.key)).await.unwrap();
+        peer.settle().await;
+        peer.send(&reset(stream)).await.unwrap();
+        if number % 50 == 49 {
+            shop.reaches(ACTIVE, 0).await; // more than a hundred would wait, and be reset before they begin
+        }
+        if number == 99 {
+            sleep(Duration::from_secs(1)).await; // by Redis's clock: until then, refusals are no strikes
+        }
+    }
+    let read = sum(shop.server(), r#"rpc_server_call_duration_seconds_count{rpc_method="ListPets"}"#).await;
+    assert!((1..=80).contains(&read), "the core read {read} lists for 60 admitted requests");
+    let banned = shop.service.client(Protocol::Http2).get("/v1/pets").await;
+    banned.assert_error(429, "API_KEY_BANNED");
 }
 
 #[tokio::test]
