@@ -128,8 +128,8 @@ impl ConnectedCore {
 }
 
 /// Runs the work of a command that ends by itself, which logs only warnings and errors, except about a core
-/// that refuses it or does not answer: the command's own error says so. Threads that still block when the work
-/// ends are not waited for.
+/// that refuses it or does not answer: the command's own error says so. Threads that still block when the
+/// work ends are not waited for.
 pub(crate) fn block_on<T, E: From<ProcessError>>(work: LocalBoxFuture<'_, Result<T, E>>) -> Result<T, E> {
     let filter = "warn,petstore_gateway::core_client::cores=off";
     let _ = logs::init(filter, LogFormat::Pretty); // it is valid
