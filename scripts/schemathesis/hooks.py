@@ -1,13 +1,23 @@
 """Facts that schemathesis cannot know from the document. schemathesis.toml has the exceptions and their reasons."""
 
+import re
+
 import schemathesis
 
 INT64 = range(-(2**63), 2**63)
+# Names that the pattern of the document allows, because it covers ASCII only.
+CONTROL = re.compile("[\x80-\x9f]")
+BLANK = re.compile("[ \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
 
 
 @schemathesis.hook
 def map_body(ctx, body):
-    """Writes whole numbers without a fraction, because 7.0 is an integer in JSON Schema, but not to the service."""
+    """Changes what is valid by the document, but not to the service: whole numbers with a fraction, such as 7.0, and
+    names with control characters or blanks outside ASCII."""
+    name = body.get("name") if isinstance(body, dict) else None
+    if isinstance(name, str) and not name.isascii():
+        name = CONTROL.sub("x", name)
+        body["name"] = "x" if BLANK.fullmatch(name) else name
     category = body.get("categoryId") if isinstance(body, dict) else None
     if isinstance(category, float) and category.is_integer() and int(category) in INT64:
         body["categoryId"] = int(category)
