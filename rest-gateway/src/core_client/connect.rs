@@ -3,11 +3,18 @@
 use std::{
     fmt, io,
     net::{IpAddr, SocketAddr},
+    pin::pin,
+    sync::Arc,
     time::Duration,
+    vec,
 };
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header::AUTHORIZATION};
-use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
+use hyper_util::{
+    client::legacy::connect::{HttpConnector, dns::Name},
+    rt::TokioIo,
+};
+use parking_lot::RwLock;
 use petstore_api_key::ServiceToken;
 use petstore_proto::internal::v1::batch_service_server;
 use tokio::{
@@ -22,6 +29,10 @@ use super::{breaker::PROBE, coalesced::CoalescedWrites};
 
 /// Time for a TCP connection to open.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// Time for a lookup of a name before the addresses found last are used. A lost answer of a name server is
+/// asked for again only after 5 s by default (resolv.conf(5)), which is the whole time of a call.
+const LOOKUP_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Metadata with the service token of a call whose bearer credential is an operator's token.
 const SERVICE_TOKEN: HeaderName = HeaderName::from_static("petstore-service-token");
@@ -62,6 +73,30 @@ pub(super) struct Url {
     endpoint: Endpoint,
     /// Path of a Unix socket.
     path: Option<String>,
+    last_addresses: LastAddresses,
+}
+
+/// The addresses that were found last for the name in a URL.
+#[derive(Clone, Debug, Default)]
+struct LastAddresses(Arc<RwLock<Vec<SocketAddr>>>);
+
+impl LastAddresses {
+    /// Returns the result of a lookup, or the last addresses if that fails or takes too long.
+    async fn or_of(
+        self,
+        lookup: impl Future<Output = io::Result<Vec<SocketAddr>>>,
+    ) -> io::Result<vec::IntoIter<SocketAddr>> {
+        let mut lookup = pin!(lookup);
+        let last = self.0.read().clone();
+        let found = match timeout(LOOKUP_TIMEOUT, &mut lookup).await {
+            Ok(Ok(found)) => found,
+            Ok(Err(_)) | Err(_) if !last.is_empty() => return Ok(last.into_iter()),
+            Ok(Err(error)) => return Err(error),
+            Err(_) => lookup.await?,
+        };
+        self.0.write().clone_from(&found);
+        Ok(found.into_iter())
+    }
 }
 
 impl Url {
@@ -86,7 +121,7 @@ impl Url {
             .http2_keep_alive_interval(Duration::from_secs(2))
             .keep_alive_timeout(Duration::from_secs(1))
             .keep_alive_while_idle(true);
-        Ok(Self { endpoint, path })
+        Ok(Self { endpoint, path, last_addresses: LastAddresses::default() })
     }
 
     /// Returns a connection to the address, or to the first of the URL's addresses that can be reached. It
@@ -100,7 +135,13 @@ impl Url {
                 self.endpoint.connect_with_connector_lazy(service_fn(move |_: Uri| connect_tcp(address)))
             }
             (None, None) => {
-                self.endpoint.connect_with_connector_lazy(tcp_connector().map_response(CoalescedWrites::from))
+                let last = self.last_addresses.clone();
+                let lookup = service_fn(move |name: Name| resolve(last.clone(), name));
+                let mut connector = HttpConnector::new_with_resolver(lookup);
+                connector.enforce_http(false); // TLS comes on top
+                connector.set_nodelay(true);
+                connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+                self.endpoint.connect_with_connector_lazy(connector.map_response(CoalescedWrites::from))
             }
         }
     }
@@ -135,12 +176,9 @@ impl fmt::Display for Url {
     }
 }
 
-fn tcp_connector() -> HttpConnector {
-    let mut connector = HttpConnector::new();
-    connector.enforce_http(false); // TLS comes on top
-    connector.set_nodelay(true);
-    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    connector
+/// Looks up a name, and returns the addresses found last if that takes too long.
+async fn resolve(last: LastAddresses, name: Name) -> io::Result<vec::IntoIter<SocketAddr>> {
+    last.or_of(async { Ok(lookup_host((name.as_str(), 0)).await?.collect()) }).await
 }
 
 async fn connect_tcp(address: SocketAddr) -> io::Result<CoalescedWrites<TokioIo<TcpStream>>> {
@@ -233,6 +271,8 @@ impl fmt::Debug for CoreTls {
 
 #[cfg(test)]
 mod tests {
+    use std::future::{pending, ready};
+
     use super::*;
 
     fn refusal(url: &str, tls: Option<&CoreTls>) -> Option<String> {
@@ -264,6 +304,17 @@ mod tests {
             let refusal = refusal(url, None).unwrap_or_else(|| panic!("{url} is accepted"));
             assert!(refusal.starts_with("must be a URL such as"), "{refusal}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_name_server_that_does_not_answer_holds_up_no_connection_to_a_known_address() {
+        let address: SocketAddr = "192.0.2.7:0".parse().unwrap();
+        let last = LastAddresses::default();
+        last.clone().or_of(ready(Ok(vec![address]))).await.unwrap();
+        let found = timeout(Duration::from_secs(4), last.clone().or_of(pending())).await.unwrap().unwrap();
+        assert_eq!(found.collect::<Vec<_>>(), [address]);
+        let found = last.or_of(ready(Err(io::ErrorKind::NotFound.into()))).await.unwrap();
+        assert_eq!(found.collect::<Vec<_>>(), [address]);
     }
 
     #[test]
