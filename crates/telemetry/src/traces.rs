@@ -10,6 +10,7 @@
 //! Names follow OpenTelemetry's semantic conventions; others begin with `petstore.`. No name or value comes
 //! from a request, because it could contain a key.
 
+#[cfg(feature = "otlp")]
 mod export;
 pub mod grpc;
 mod span;
@@ -27,10 +28,9 @@ use opentelemetry::{
 pub use opentelemetry::{KeyValue, trace::SpanKind};
 use opentelemetry_sdk::{propagation::TraceContextPropagator, trace::SdkTracer};
 
-pub use self::{
-    export::{Exporter, ExporterSettings, OtlpEndpoint, SpanMetrics},
-    span::{Current, Span, SpanDescription, Within},
-};
+#[cfg(feature = "otlp")]
+pub use self::export::{Exporter, ExporterSettings, OtlpEndpoint, SpanMetrics};
+pub use self::span::{Current, Span, SpanDescription, Within};
 
 /// Source of requests' spans. Clones record to the same place.
 #[derive(Clone, Debug, Default)]
