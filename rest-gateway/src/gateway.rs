@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures_util::{FutureExt, future::BoxFuture};
 use petstore_api_key::Environment;
+use petstore_client_address::TrustedProxies;
 use petstore_clock::Clock;
 use petstore_telemetry::{
     metrics::Collectors,
@@ -12,7 +13,6 @@ use petstore_telemetry::{
 };
 
 use crate::{
-    client_address::TrustedProxies,
     core_client::{CoreClient, CoreTransport, InProcessCalls},
     cors::CorsOrigin,
     keys::KeyResolver,

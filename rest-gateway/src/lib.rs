@@ -5,7 +5,6 @@
 
 mod admin;
 pub mod bulk;
-pub mod client_address;
 mod console;
 pub mod core_client;
 mod cors;

@@ -24,6 +24,7 @@ use std::{
 use axum::{extract::Request, response::Response};
 use futures_util::FutureExt;
 use http::request::Parts;
+use petstore_client_address::ClientAddress;
 use petstore_telemetry::{
     metrics::GaugeGuard,
     traces::{Root, Span, Within},
@@ -33,7 +34,6 @@ use tokio::{select, time::Instant};
 use self::{authenticate::authenticate, rate_limit::Admission};
 pub(crate) use self::{head::check as check_head, rate_limit::limit_status};
 use crate::{
-    client_address::ClientAddress,
     cors,
     error::ApiError,
     gateway::GatewayState,

@@ -31,7 +31,7 @@ pub use self::{
     resilient::{OnRedisFailure, ResilienceSettings, ResilientLimiter, redis_metrics},
     windows::WindowView,
 };
-use crate::client_address::ClientAddress;
+use petstore_client_address::ClientAddress;
 
 /// Quota of a client address without a valid key.
 pub(crate) const ADDRESS_QUOTA: Quota = Quota { per_minute: 600, per_day: 100_000 };

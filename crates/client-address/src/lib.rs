@@ -1,4 +1,27 @@
-//! Client address that a request without a valid key is counted against.
+//! The address that a request is counted against: that of its client, even behind proxies.
+//!
+//! A [`ClientAddress`] is the network that one host controls: an IPv4 address, or the /64 of an IPv6 address.
+//! Whoever counts clients counts these, so that a host cannot evade a limit by changing its address.
+//! [`TrustedProxies`] finds the client of a request in `X-Forwarded-For`. Nothing that a client writes into
+//! this field changes its own address. A malformed field is no error: the request then counts against the
+//! proxy that sent it.
+//!
+//! ```
+//! use std::net::IpAddr;
+//!
+//! use http::{HeaderMap, HeaderValue};
+//! use petstore_client_address::{ClientAddress, TrustedProxies};
+//!
+//! let proxies = TrustedProxies::new(vec!["10.0.0.0/8".parse().unwrap()]);
+//! let mut headers = HeaderMap::new();
+//! headers.insert("x-forwarded-for", HeaderValue::from_static("192.0.2.1, 2001:db8::1, 10.0.0.2"));
+//!
+//! let client = proxies.client([10, 0, 0, 1].into(), &headers);
+//! assert_eq!(client.to_string(), "2001:db8::/64"); // what is left of it may be forged
+//!
+//! let stranger: IpAddr = [198, 51, 100, 7].into();
+//! assert_eq!(proxies.client(stranger, &headers), ClientAddress::from(stranger));
+//! ```
 
 use std::{
     fmt,
@@ -93,8 +116,9 @@ impl TrustedProxies {
         self.client_ip(peer, headers).into()
     }
 
-    /// Returns the full address of the client.
-    pub(crate) fn client_ip(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+    /// Returns the full address of the client, for logs. Limits use [`Self::client`].
+    #[must_use]
+    pub fn client_ip(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         self.forwarded_for(peer, headers).unwrap_or(peer)
     }
 
@@ -116,7 +140,8 @@ impl TrustedProxies {
     }
 
     /// Returns `true` if the address is one of the proxies.
-    pub(crate) fn trusts(&self, address: IpAddr) -> bool {
+    #[must_use]
+    pub fn trusts(&self, address: IpAddr) -> bool {
         self.0.iter().any(|block| block.contains(address))
     }
 }

@@ -4,10 +4,10 @@ use std::{num::NonZeroU16, path::PathBuf, time::Duration};
 
 use clap::ArgAction;
 use petstore_api_key::Environment;
+use petstore_client_address::{Cidr, TrustedProxies};
 use petstore_clock::Clock;
 use petstore_gateway::{
     CorsOrigin, GatewayOptions,
-    client_address::{Cidr, TrustedProxies},
     rate_limit::{OnRedisFailure, RedisDeadlines, RedisLimiter, RedisSettings, RedisUrl, ResilienceSettings},
 };
 use petstore_telemetry::traces::Traces;

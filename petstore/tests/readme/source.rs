@@ -8,9 +8,10 @@ use std::{
 use crate::files;
 
 /// Crates, whose code is in `src` below.
-pub(crate) const CRATES: [&str; 12] = [
+pub(crate) const CRATES: [&str; 13] = [
     "core-service",
     "crates/api-key",
+    "crates/client-address",
     "crates/clock",
     "crates/plans",
     "crates/telemetry",

@@ -9,6 +9,7 @@ use axum::extract::ConnectInfo;
 use bytes::Buf;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION};
 use petstore_api_key::{ApiKey, bearer};
+use petstore_client_address::TrustedProxies;
 use prost_reflect::{DynamicMessage, MessageDescriptor, Value};
 use serde_json::Value as Json;
 use tokio::time::timeout;
@@ -27,7 +28,6 @@ use super::{
     method::AdminMethod,
 };
 use crate::{
-    client_address::TrustedProxies,
     core_client::{CoreTransport, TracedTransport},
     request_id::X_REQUEST_ID,
 };

@@ -16,13 +16,14 @@ use std::{
 use futures_util::future::{BoxFuture, FutureExt, Shared as SharedFuture, WeakShared};
 use parking_lot::Mutex;
 use petstore_api_key::KeyDigest;
+use petstore_client_address::ClientAddress;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, oneshot},
     time::{sleep, timeout},
 };
 
 use super::KeyError;
-use crate::{client_address::ClientAddress, fair_queue::FairQueue};
+use crate::fair_queue::FairQueue;
 
 /// Number of slots.
 const SLOTS: usize = 16;

@@ -5,6 +5,7 @@ use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 use futures_util::FutureExt;
 use moka::future::Cache;
 use petstore_api_key::{ApiKey, KeyDigest};
+use petstore_client_address::ClientAddress;
 use petstore_clock::{Clock, UnixMillis};
 use petstore_proto::internal::v1::ResolvedKey;
 use petstore_telemetry::{metrics::Collectors, parts::Fault};
@@ -18,7 +19,7 @@ use super::{
     core::{CoreAway, KeyService},
     lookups::{Lookups, Purpose, SingleFlight},
 };
-use crate::{client_address::ClientAddress, core_client::TracedTransport, rate_limit::RateLimiter};
+use crate::{core_client::TracedTransport, rate_limit::RateLimiter};
 
 /// Maximum number of cached keys.
 const MAX_KNOWN: u64 = 50_000;

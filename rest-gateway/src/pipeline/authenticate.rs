@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use petstore_api_key::{ApiKey, BearerError};
+use petstore_client_address::ClientAddress;
 
 use crate::{
-    client_address::ClientAddress,
     error::ApiError,
     gateway::GatewayState,
     keys::{KeyError, KnownKey, UnusableKey},

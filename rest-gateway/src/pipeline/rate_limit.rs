@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use petstore_client_address::ClientAddress;
 use petstore_clock::UnixMillis;
 
 use super::RequestContext;
 use crate::{
-    client_address::ClientAddress,
     error::ApiError,
     gateway::GatewayState,
     keys::{KeyError, KnownKey, LastBan, UnusableKey},

@@ -16,7 +16,7 @@ use super::{
     policy::{self, AbuseState, Record},
     windows::Windows,
 };
-use crate::client_address::ClientAddress;
+use petstore_client_address::ClientAddress;
 
 /// Number of locks of a map: enough that two threads seldom contend for one.
 const SHARDS: usize = 64;

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::activity::Activity;
-use crate::client_address::{ClientAddress, TrustedProxies};
+use petstore_client_address::{ClientAddress, TrustedProxies};
 
 /// Slots for connections, over all ports that share them. Clones share the slots.
 #[derive(Clone, Debug)]

@@ -4,10 +4,11 @@
 use std::{collections::HashMap, hash::Hash, mem, sync::Arc};
 
 use parking_lot::Mutex;
+use petstore_client_address::ClientAddress;
 use petstore_clock::UnixMillis;
 use petstore_proto::{admin::v1::RefusalCause, internal::v1 as internal};
 
-use crate::{client_address::ClientAddress, keys::KnownKey, request_id::RequestId};
+use crate::{keys::KnownKey, request_id::RequestId};
 
 /// Maximum number of refusals with a known key that are kept for one report. The first of each account and
 /// cause has room before further ones.
