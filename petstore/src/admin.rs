@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use clap::Subcommand;
+use petstore_command_line::output::{self, Column, OutputSettings, PrintError, sentence, table};
 use petstore_gateway::{admin_reason, call_admin, core_client::CoreTransport};
 use petstore_proto::admin::v1::AdminErrorReason;
 use serde_json::{Value, json};
@@ -15,7 +16,6 @@ use tonic::{
 use crate::{
     core_target::{CoreTarget, OperatorCoreSettings, block_on},
     error::CliError,
-    output::{self, Column, OutputSettings, PrintError, sentence, table},
     settings::InvalidSetting,
 };
 

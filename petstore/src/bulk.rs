@@ -6,11 +6,12 @@ pub(crate) mod import;
 use std::{io::Read, path::Path};
 
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use petstore_command_line::output;
 use petstore_gateway::core_client::CoreTransport;
 use petstore_proto::v1::pet_store_client::PetStoreClient;
 use tokio::time::Instant;
 
-use crate::{core_target::ConnectedCore, output, settings::InvalidSetting};
+use crate::{core_target::ConnectedCore, settings::InvalidSetting};
 
 /// Limit of a message in bytes, above the largest message of a core.
 const MAX_MESSAGE: usize = 4 * 1024 * 1024;

@@ -7,11 +7,12 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
+use petstore_command_line::output;
+
 use crate::{
     admin::AdminCommand,
     bulk::{export, import},
     commands::{account, backup, ban, health, key, migrate, operator, reports, servers, shell},
-    output,
 };
 
 const PREFIX: &str = "PETSTORE_";

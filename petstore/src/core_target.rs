@@ -1,11 +1,12 @@
 //! Core that a command calls: one behind a gRPC port, or one in this process on a store.
 
-use std::{error::Error as _, io, path::PathBuf};
+use std::{error::Error as _, path::PathBuf};
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, error::ErrorKind, parser::ValueSource};
 use futures_util::future::LocalBoxFuture;
 use petstore_api_key::OperatorToken;
 use petstore_clock::Clock;
+use petstore_command_line::RuntimeError;
 use petstore_core::{
     Core, grpc,
     store::{OpenOptions, Store},
@@ -14,8 +15,6 @@ use petstore_gateway::{
     admin_reason,
     core_client::{CoreTransport, failure_text},
 };
-use petstore_telemetry::logs::{self, LogFormat};
-use tokio::runtime;
 use tonic::{Code, Status};
 
 use crate::{
@@ -127,17 +126,10 @@ impl ConnectedCore {
     }
 }
 
-/// Runs the work of a command that ends by itself, which logs only warnings and errors, except about a core
-/// that refuses it or does not answer: the command's own error says so. Threads that still block when the
-/// work ends are not waited for.
-pub(crate) fn block_on<T, E: From<ProcessError>>(work: LocalBoxFuture<'_, Result<T, E>>) -> Result<T, E> {
-    let filter = "warn,petstore_gateway::core_client::cores=off";
-    let _ = logs::init(filter, LogFormat::Pretty); // it is valid
-    let started = |error: io::Error| ProcessError::Runtime(error);
-    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(started)?;
-    let ended = runtime.block_on(work);
-    runtime.shutdown_background();
-    ended
+/// Runs the work of a command, which logs only warnings and errors, except about a core that refuses it or
+/// does not answer: the command's own error says so.
+pub(crate) fn block_on<T, E: From<RuntimeError>>(work: LocalBoxFuture<'_, Result<T, E>>) -> Result<T, E> {
+    petstore_command_line::block_on("warn,petstore_gateway::core_client::cores=off", work)
 }
 
 /// Failed call to the core. The details of the status are for programs, and are not shown.

@@ -8,15 +8,14 @@ use std::{
     process::ExitCode,
 };
 
+use petstore_command_line::{
+    RuntimeError,
+    output::{self, Declined, PrintError},
+};
 use petstore_core::store::OpenError;
 use tonic::{Code, Status};
 
-use crate::{
-    core_target::CoreCallError,
-    output::{self, Declined, PrintError},
-    process::ProcessError,
-    settings::InvalidSetting,
-};
+use crate::{core_target::CoreCallError, process::ProcessError, settings::InvalidSetting};
 
 /// Reason why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -137,6 +136,12 @@ impl From<OpenError> for CliError {
     }
 }
 
+impl From<RuntimeError> for CliError {
+    fn from(error: RuntimeError) -> Self {
+        ProcessError::from(error).into()
+    }
+}
+
 impl From<Status> for CliError {
     fn from(status: Status) -> Self {
         Self::Core(status.into())
@@ -193,7 +198,7 @@ mod tests {
 
     #[test]
     fn an_error_has_its_causes_in_one_line() {
-        let error = CliError::Process(ProcessError::Runtime(io::Error::other("no\nthreads")));
+        let error = CliError::Process(ProcessError::Runtime(io::Error::other("no\nthreads").into()));
         assert_eq!(error.line(), "error: cannot start the runtime: no threads");
     }
 }

@@ -4,16 +4,14 @@
 //! This crate composes the parts, and is the only one that depends on all of them. The service itself is in
 //! `petstore-core` (the store and gRPC) and `petstore-gateway` (REST).
 
-// In layers, the highest first: cli, commands, bulk, admin, error, core_target, process, settings, output,
-// partial_file. A module uses those after it.
+// In layers, the highest first: cli, commands, bulk, admin, error, core_target, process, settings. A
+// module uses those after it.
 mod admin;
 mod bulk;
 mod cli;
 mod commands;
 mod core_target;
 mod error;
-mod output;
-mod partial_file;
 mod process;
 pub mod settings;
 
@@ -21,6 +19,7 @@ use std::{ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory, Parser};
 use petstore_clock::Clock;
+use petstore_command_line::output;
 use petstore_telemetry::logs;
 
 #[cfg(feature = "fuzzing")]

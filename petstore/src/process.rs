@@ -8,17 +8,10 @@ mod parts;
 mod rlimits;
 mod run;
 
-use std::{
-    future::poll_fn,
-    io,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    pin::Pin,
-    task::Poll,
-    time::Duration,
-};
+use std::{future::poll_fn, io, net::SocketAddr, path::PathBuf, pin::Pin, task::Poll, time::Duration};
 
 use futures_util::future::BoxFuture;
+use petstore_command_line::RuntimeError;
 use petstore_core::store::{OpenError, Store};
 use petstore_telemetry::{
     logs,
@@ -38,10 +31,7 @@ use self::{
     rlimits::ConnectionLimits,
     run::Reloads,
 };
-pub(crate) use self::{
-    first_secrets::FirstSecret,
-    run::{Signals, run},
-};
+pub(crate) use self::{first_secrets::FirstSecret, run::run};
 use crate::settings::{HostName, InvalidSetting, ProcessSettings};
 
 /// Reason why a process of the service did not start, or failed.
@@ -74,8 +64,8 @@ pub enum ProcessError {
         source: FirstSecretError,
     },
     /// The asynchronous runtime, or the handling of signals, cannot be started.
-    #[error("cannot start the runtime")]
-    Runtime(#[source] io::Error),
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
     /// A part ended although nothing stopped it.
     #[error("{part} ended unexpectedly")]
     PartEnded {
@@ -274,11 +264,6 @@ impl Process {
             let _ = spawn_blocking(|| traces.stop()).await; // takes 1 s at most
         }
     }
-}
-
-/// Returns the folder that a file is in.
-fn folder_of(file: &Path) -> &Path {
-    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Returns the metric that has the running version as a label and is always 1.

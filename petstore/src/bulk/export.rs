@@ -8,6 +8,10 @@ use std::{
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use flate2::{Compression, write::GzEncoder};
+use petstore_command_line::{
+    RuntimeError,
+    partial_file::{Mode, PartialFile},
+};
 use petstore_gateway::{bulk, core_client::CoreTransport};
 use petstore_proto::v1::{ListPetsRequest, Pet, PetStatus, pet_store_client::PetStoreClient};
 use tokio::{sync::mpsc, task::spawn_blocking};
@@ -16,8 +20,6 @@ use super::{Format, Progress, client, is_gzip, is_standard};
 use crate::{
     core_target::{CoreTarget, block_on},
     error::{BulkError, CliError},
-    partial_file::{Mode, PartialFile},
-    process::ProcessError,
     settings::CoreAddressSettings,
 };
 
@@ -69,7 +71,7 @@ async fn export(settings: &ExportSettings, format: Format) -> Result<(), CliErro
         let _ = pages.send(Part::End).await; // if the writer has failed, that is reported below
     }
     drop(pages);
-    let written = writing.await.map_err(|panic| ProcessError::Runtime(io::Error::other(panic)));
+    let written = writing.await.map_err(|panic| RuntimeError(io::Error::other(panic)));
     progress.end();
     core.close().await;
     read?;

@@ -7,6 +7,7 @@ mod records;
 
 use std::{io, path::PathBuf, thread};
 
+use petstore_command_line::{RuntimeError, Signals, output::OutputSettings};
 use petstore_core::domain::ImportId;
 use petstore_proto::v1::RejectedLine;
 use serde_json::json;
@@ -21,8 +22,6 @@ use super::{Format, Progress, client};
 use crate::{
     core_target::{CoreTarget, block_on},
     error::{BulkError, CliError},
-    output::OutputSettings,
-    process::{ProcessError, Signals},
     settings::CoreAddressSettings,
 };
 
@@ -94,11 +93,11 @@ pub fn fuzz_import(file: Vec<u8>, is_csv: bool, done: i64) -> Result<Vec<FuzzedC
 }
 
 async fn import(settings: &ImportSettings, format: Format) -> Result<(), CliError> {
-    let mut signals = Signals::listen().map_err(ProcessError::Runtime)?;
+    let mut signals = Signals::listen()?;
     let core = settings.target.connect().await?;
     let (file, import_id) = (settings.file.clone(), settings.import_id.clone());
     let opened = spawn_blocking(move || Input::open(&file, import_id.as_deref())).await;
-    let input = opened.map_err(|panic| ProcessError::Runtime(io::Error::other(panic)))??;
+    let input = opened.map_err(|panic| RuntimeError(io::Error::other(panic)))??;
     let mut work = Work {
         settings,
         progress: Progress::new(input.size),

@@ -4,15 +4,11 @@ use clap::{
     Subcommand,
     builder::{NonEmptyStringValueParser, PossibleValuesParser},
 };
+use petstore_command_line::output::{Column, Confirmation, column};
 use petstore_core::domain::Plan;
 use serde_json::{Value, json};
 
-use crate::{
-    admin::AdminCommand,
-    error::CliError,
-    output::{Column, Confirmation, column},
-    settings::value::whole_number,
-};
+use crate::{admin::AdminCommand, error::CliError, settings::value::whole_number};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AccountCommand {

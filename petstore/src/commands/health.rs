@@ -7,10 +7,11 @@ use axum::{
     http::{StatusCode, Uri},
 };
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use petstore_command_line::{block_on, output::OutputSettings};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::{core_target::block_on, error::CliError, output::OutputSettings};
+use crate::error::CliError;
 
 /// Deadline of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
@@ -44,7 +45,7 @@ pub(crate) fn run(settings: &HealthSettings) -> Result<(), CliError> {
     let url = &settings.admin_url;
     let request = async { timeout(REQUEST_TIMEOUT, readiness(url)).await.ok().flatten() };
     let (is_ready, readiness) =
-        block_on(Box::pin(async { request.await.ok_or_else(|| CliError::AdminPort(url.clone())) }))?;
+        block_on("warn", Box::pin(async { request.await.ok_or_else(|| CliError::AdminPort(url.clone())) }))?;
     settings.output.print(&readiness, text)?;
     if is_ready { Ok(()) } else { Err(CliError::NotReady) }
 }

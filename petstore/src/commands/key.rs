@@ -5,12 +5,12 @@ use std::time::Duration;
 use clap::{Subcommand, builder::NonEmptyStringValueParser};
 use petstore_api_key::Environment;
 use petstore_clock::format_duration;
+use petstore_command_line::output::{Column, Confirmation, column};
 use serde_json::json;
 
 use crate::{
     admin::AdminCommand,
     error::CliError,
-    output::{Column, Confirmation, column},
     settings::{InvalidSetting, value::duration},
 };
 

@@ -1,13 +1,15 @@
 //! `petstore migrate`: the schema of the store.
 
 use clap::Subcommand;
+use petstore_command_line::{
+    block_on,
+    output::{Column, OutputSettings, column, table},
+};
 use petstore_core::store::schema::{self, Loss, Losses, Migration, MigrationState};
 use serde_json::{Value, json};
 
 use crate::{
-    core_target::block_on,
     error::CliError,
-    output::{Column, OutputSettings, column, table},
     settings::{DatabaseSettings, value::whole_number},
 };
 
@@ -47,17 +49,20 @@ const LOSSES: &[Column] = &[column("TABLE", "table"), column("COLUMN", "column")
 pub(crate) fn run(command: &Migrate) -> Result<(), CliError> {
     let (Migrate::Up(settings) | Migrate::Down { settings, .. } | Migrate::Status(settings)) = command;
     let (url, output) = (settings.database.url()?, settings.output);
-    let migrations = block_on::<_, CliError>(Box::pin(async {
-        Ok(match *command {
-            Migrate::Up(_) => json(&schema::up(&url).await?),
-            Migrate::Down { steps, yes: false, .. } => {
-                output.print(&losses_json(&schema::losses(&url, steps).await?), losses_text)?;
-                return Err(CliError::NotConfirmed);
-            }
-            Migrate::Down { steps, yes: true, .. } => json(&schema::down(&url, steps).await?),
-            Migrate::Status(_) => json(&schema::status(&url).await?),
-        })
-    }))?;
+    let migrations = block_on::<_, CliError>(
+        "warn",
+        Box::pin(async {
+            Ok(match *command {
+                Migrate::Up(_) => json(&schema::up(&url).await?),
+                Migrate::Down { steps, yes: false, .. } => {
+                    output.print(&losses_json(&schema::losses(&url, steps).await?), losses_text)?;
+                    return Err(CliError::NotConfirmed);
+                }
+                Migrate::Down { steps, yes: true, .. } => json(&schema::down(&url, steps).await?),
+                Migrate::Status(_) => json(&schema::status(&url).await?),
+            })
+        }),
+    )?;
     Ok(output.print(&migrations, |migrations| table(MIGRATIONS, migrations))?)
 }
 

@@ -2,14 +2,11 @@
 //! and never again.
 
 use clap::{Subcommand, builder::PossibleValuesParser};
+use petstore_command_line::output::{Column, Confirmation, column, sentence};
 use serde_json::json;
 use tonic::Code;
 
-use crate::{
-    admin::AdminCommand,
-    error::CliError,
-    output::{Column, Confirmation, column, sentence},
-};
+use crate::{admin::AdminCommand, error::CliError};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum OperatorCommand {

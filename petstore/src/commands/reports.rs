@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
 use petstore_clock::Clock;
+use petstore_command_line::output::{self, Column, column, sentence, table};
 use serde_json::{Map, Value, json};
 
 use crate::{
     admin::AdminSettings,
     error::CliError,
-    output::{self, Column, column, sentence, table},
     settings::value::{duration, whole_number},
 };
 

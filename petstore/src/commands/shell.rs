@@ -13,7 +13,9 @@ use clap_mangen::{
     roff::{Roff, roman},
 };
 
-use crate::{error::CliError, output};
+use petstore_command_line::output;
+
+use crate::error::CliError;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct CompletionsSettings {

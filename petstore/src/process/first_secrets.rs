@@ -15,10 +15,11 @@ use std::{
 
 use petstore_api_key::{ApiKey, OperatorToken};
 use petstore_clock::{Clock, UnixMillis};
+use petstore_command_line::partial_file::folder_of;
 use petstore_core::{DatabaseUrl, domain::PetStoreError, store::Store};
 use tokio::task::spawn_blocking;
 
-use super::{ProcessError, folder_of};
+use super::ProcessError;
 
 /// Reason why there is no first key or token.
 #[derive(Debug, thiserror::Error)]

@@ -4,16 +4,14 @@ mod unix;
 
 use std::{fmt, io, net::SocketAddr};
 
+use petstore_command_line::output::reason;
 use petstore_core::grpc;
 use petstore_gateway::server::{Certificate, CertificateFiles};
 use tokio::{net::TcpListener, task::spawn_blocking};
 
 pub(crate) use self::unix::SocketFile;
 use super::ProcessError;
-use crate::{
-    output::reason,
-    settings::{EdgeSettings, GrpcAddr, InvalidSetting, ListenAddr},
-};
+use crate::settings::{EdgeSettings, GrpcAddr, InvalidSetting, ListenAddr};
 
 /// Bound port, with its real number if 0 was requested.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ use std::{io, path::PathBuf, sync::Arc, time::Duration};
 use futures_util::FutureExt;
 use parking_lot::RwLock;
 use petstore_clock::Clock;
+use petstore_command_line::partial_file::folder_of;
 use petstore_core::{
     Core, DatabaseUrl,
     grpc::{self, Security},
@@ -24,7 +25,7 @@ use tokio::{runtime::Handle, task::spawn_blocking};
 use tower::{ServiceExt, service_fn};
 
 use super::{
-    Phase, Process, ProcessError, admin, folder_of,
+    Phase, Process, ProcessError, admin,
     listener::{Bound, BoundGrpc, BoundRest},
 };
 use crate::settings::{CoreAddressSettings, EdgeSettings, GrpcSettings, StoreSettings};

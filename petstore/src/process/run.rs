@@ -1,7 +1,7 @@
 //! Start and end of a process that is run from the command line, and the files that it reads again.
 
 use std::{
-    fmt, fs, io,
+    fmt, fs,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -9,11 +9,12 @@ use std::{
 
 use futures_util::future::{LocalBoxFuture, join_all};
 use parking_lot::Mutex;
+use petstore_command_line::{RuntimeError, Signals};
 use petstore_telemetry::logs;
 use sha2::{Digest as _, Sha256};
 use tokio::{
     runtime,
-    signal::unix::{Signal, SignalKind, signal},
+    signal::unix::{SignalKind, signal},
     task::spawn_blocking,
     time::{Instant, sleep},
 };
@@ -27,27 +28,6 @@ const REPEATED_SIGNAL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Interval at which files are checked for a change.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
-
-/// SIGTERM and SIGINT (Ctrl-C), which no longer end the process by themselves.
-#[derive(Debug)]
-pub(crate) struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    pub(crate) fn listen() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    /// Returns the name of the next signal.
-    pub(crate) async fn received(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
-    }
-}
 
 /// Starts the process, prints its addresses and runs it until SIGTERM or SIGINT. A second one,
 /// [`REPEATED_SIGNAL_INTERVAL`] or more after the first, ends it at once. On SIGHUP certificates and tokens
@@ -71,16 +51,16 @@ pub(crate) fn run(
         1 => runtime::Builder::new_current_thread(),
         _ => runtime::Builder::new_multi_thread(),
     };
-    let runtime = runtime.worker_threads(threads).enable_all().build().map_err(ProcessError::Runtime)?;
+    let runtime = runtime.worker_threads(threads).enable_all().build().map_err(RuntimeError)?;
     let ended = runtime.block_on(until_signal(Box::pin(start)));
     runtime.shutdown_background(); // all parts have ended or were cut off
     ended
 }
 
 async fn until_signal(start: LocalBoxFuture<'_, Result<Process, ProcessError>>) -> Result<(), ProcessError> {
-    let mut signals = Signals::listen().map_err(ProcessError::Runtime)?;
+    let mut signals = Signals::listen()?;
     // A SIGHUP during start or shutdown is ignored.
-    let mut hangups = signal(SignalKind::hangup()).map_err(ProcessError::Runtime)?;
+    let mut hangups = signal(SignalKind::hangup()).map_err(RuntimeError)?;
     let mut process = tokio::select! {
         started = start => started?,
         _ = signals.received() => return Ok(()), // as safe as a crash at this moment

@@ -8,11 +8,11 @@ use std::{
 };
 
 use petstore_api_key::ServiceToken;
+use petstore_command_line::output::reason;
 use petstore_gateway::tls;
 use rustix::process::geteuid;
 
 use super::InvalidSetting;
-use crate::output::reason;
 
 /// Upper bound of a secret, in bytes.
 const MAX_SECRET_BYTES: u64 = 64 * 1024;

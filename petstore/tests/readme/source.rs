@@ -13,6 +13,7 @@ pub(crate) const CRATES: [&str; 13] = [
     "crates/api-key",
     "crates/client-address",
     "crates/clock",
+    "crates/command-line",
     "crates/plans",
     "crates/telemetry",
     "migrations",

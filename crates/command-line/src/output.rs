@@ -1,4 +1,4 @@
-//! Output of the commands: results on stdout, everything else on stderr.
+//! Output of a command: results on stdout, everything else on stderr.
 
 use std::{
     fmt::Write as _,
@@ -13,11 +13,15 @@ use serde_json::Value;
 /// Error of a result that could not be printed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot print the result")]
-pub(crate) struct PrintError(#[source] pub(crate) io::Error);
+pub struct PrintError(
+    /// Error of stdout.
+    #[source]
+    pub io::Error,
+);
 
 /// Form of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum OutputForm {
+pub enum OutputForm {
     /// For people
     Text,
     /// For programs: one JSON document
@@ -26,7 +30,7 @@ pub(crate) enum OutputForm {
 
 /// Settings of a command's output.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub(crate) struct OutputSettings {
+pub struct OutputSettings {
     /// Form of the result on stdout
     #[arg(
         long,
@@ -41,12 +45,17 @@ pub(crate) struct OutputSettings {
 
 impl OutputSettings {
     /// Returns `true` if results are for people.
-    pub(crate) fn is_text(self) -> bool {
+    #[must_use]
+    pub fn is_text(self) -> bool {
         self.output == OutputForm::Text
     }
 
     /// Prints a result in the requested form: as JSON, or as the text that `text` makes of it.
-    pub(crate) fn print(self, result: &Value, text: impl FnOnce(&Value) -> String) -> Result<(), PrintError> {
+    ///
+    /// # Errors
+    ///
+    /// If stdout is closed or cannot be written.
+    pub fn print(self, result: &Value, text: impl FnOnce(&Value) -> String) -> Result<(), PrintError> {
         match self.output {
             OutputForm::Text => print(&text(result)),
             OutputForm::Json => print(&format!("{result:#}\n")),
@@ -55,20 +64,24 @@ impl OutputSettings {
 }
 
 /// Prints a result. Unlike `println!`, it fails instead of panicking when stdout is closed.
-pub(crate) fn print(result: &str) -> Result<(), PrintError> {
+///
+/// # Errors
+///
+/// If stdout is closed or cannot be written.
+pub fn print(result: &str) -> Result<(), PrintError> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(result.as_bytes()).and_then(|()| stdout.flush()).map_err(PrintError)
 }
 
 /// Writes a line that is not a result to stderr. It may repeat what was typed, but no key.
-pub(crate) fn note(note: &str) {
+pub fn note(note: &str) {
     // The line may be lost: nothing depends on it.
     let _ = writeln!(io::stderr(), "{}", redact(note));
 }
 
 /// Flag of commands that cannot be undone.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub(crate) struct Confirmation {
+pub struct Confirmation {
     /// Do not ask for confirmation. Without a terminal, a command never asks
     #[arg(long)] // no variable: it must be given each time
     yes: bool,
@@ -77,16 +90,21 @@ pub(crate) struct Confirmation {
 /// Refusal of the operator to confirm.
 #[derive(Debug, thiserror::Error)]
 #[error("nothing was changed: the question was not answered with yes")]
-pub(crate) struct Declined;
+pub struct Declined;
 
 impl Confirmation {
     /// Returns `true` if stdin and stderr are terminals and `--yes` was not given.
-    pub(crate) fn can_ask(self) -> bool {
+    #[must_use]
+    pub fn can_ask(self) -> bool {
         !self.yes && io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
     /// Asks for confirmation on a terminal. Scripts are not asked.
-    pub(crate) fn ask(self, question: &str) -> Result<(), Declined> {
+    ///
+    /// # Errors
+    ///
+    /// If the answer is not yes.
+    pub fn ask(self, question: &str) -> Result<(), Declined> {
         let (stdin, mut stderr) = (io::stdin(), io::stderr());
         if !self.can_ask() {
             return Ok(());
@@ -102,7 +120,7 @@ impl Confirmation {
 
 /// Column of a table whose rows are JSON objects.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Column {
+pub struct Column {
     head: &'static str,
     members: &'static str,
     /// Cell of a row without these members.
@@ -113,18 +131,21 @@ pub(crate) struct Column {
 
 /// Returns a column of the members with these paths, such as `limits.perDay`. Several texts are put side by
 /// side, and several numbers are added.
-pub(crate) const fn column(head: &'static str, members: &'static str) -> Column {
+#[must_use]
+pub const fn column(head: &'static str, members: &'static str) -> Column {
     Column { head, members, otherwise: "", is_optional: false }
 }
 
 impl Column {
     /// Returns the column with another cell for rows without its members.
-    pub(crate) const fn or(self, otherwise: &'static str) -> Self {
+    #[must_use]
+    pub const fn or(self, otherwise: &'static str) -> Self {
         Self { otherwise, ..self }
     }
 
     /// Returns the column, to be left out when no row has its members.
-    pub(crate) const fn if_any(self) -> Self {
+    #[must_use]
+    pub const fn if_any(self) -> Self {
         Self { is_optional: true, ..self }
     }
 
@@ -140,7 +161,8 @@ impl Column {
 
 /// Returns the table of an array of objects, or of one object. Its columns are as wide as their widest cell,
 /// two spaces apart. On a terminal with colour its head is bold.
-pub(crate) fn table(columns: &[Column], rows: &Value) -> String {
+#[must_use]
+pub fn table(columns: &[Column], rows: &Value) -> String {
     let rows = rows.as_array().map_or(std::slice::from_ref(rows), Vec::as_slice);
     let is_shown =
         |column: &&Column| !column.is_optional || rows.iter().any(|row| !column.cell(row).is_empty());
@@ -160,7 +182,8 @@ pub(crate) fn table(columns: &[Column], rows: &Value) -> String {
 }
 
 /// Returns a line in which each `{path}` stands for that member of the answer.
-pub(crate) fn sentence(template: &str, answer: &Value) -> String {
+#[must_use]
+pub fn sentence(template: &str, answer: &Value) -> String {
     let mut parts = template.split('{');
     let mut line = parts.next().unwrap_or_default().to_owned();
     for part in parts {
@@ -195,7 +218,8 @@ fn is_moment(text: &str) -> bool {
 }
 
 /// Returns the candidate that is most similar to the name, if one is similar enough.
-pub(crate) fn most_similar(name: &str, candidates: impl IntoIterator<Item = String>) -> Option<String> {
+#[must_use]
+pub fn most_similar(name: &str, candidates: impl IntoIterator<Item = String>) -> Option<String> {
     /// Minimum similarity of two names, from 0 to 1.
     const SIMILARITY: f64 = 0.8;
     let similarity = |candidate: String| (strsim::jaro(&candidate, name), candidate);
@@ -204,14 +228,16 @@ pub(crate) fn most_similar(name: &str, candidates: impl IntoIterator<Item = Stri
 }
 
 /// Returns the error in the form of this program's messages, without its number: `address already in use`.
-pub(crate) fn reason(error: &io::Error) -> String {
+#[must_use]
+pub fn reason(error: &io::Error) -> String {
     let text = without_number(&error.to_string());
     let mut letters = text.chars();
     letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
 }
 
 /// Returns the text without the ` (os error 2)` that Rust adds to the message of the operating system.
-pub(crate) fn without_number(text: &str) -> String {
+#[must_use]
+pub fn without_number(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |text, part| text + part.split_once(')').map_or(part, |(_, rest)| rest))

@@ -11,7 +11,8 @@ use std::{
 
 /// Permissions of a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub enum Mode {
+    /// Everyone can read and write it, except as the umask forbids.
     OfUmask,
     /// Only the owner can read it, regardless of the umask.
     Owner,
@@ -20,7 +21,7 @@ pub(crate) enum Mode {
 /// File that is written as `NAME.partial`, by one process at a time, and is renamed when it is complete.
 /// Otherwise it is removed when this is dropped. One that a killed process has left is overwritten.
 #[derive(Debug)]
-pub(crate) struct PartialFile {
+pub struct PartialFile {
     /// The open file, which holds the lock.
     file: File,
     path: PathBuf,
@@ -33,7 +34,7 @@ impl PartialFile {
     /// # Errors
     ///
     /// If it cannot be created, or another process is writing it.
-    pub(crate) fn create(name: &Path, mode: Mode) -> io::Result<Self> {
+    pub fn create(name: &Path, mode: Mode) -> io::Result<Self> {
         let path = beside(name, ".partial");
         loop {
             let bits = if mode == Mode::Owner { 0o600 } else { 0o666 };
@@ -60,17 +61,23 @@ impl PartialFile {
     }
 
     /// Returns the open file.
-    pub(crate) fn file(&self) -> &File {
+    #[must_use]
+    pub fn file(&self) -> &File {
         &self.file
     }
 
     /// Returns the path until the file is complete.
-    pub(crate) fn path(&self) -> &Path {
+    #[must_use]
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Syncs the file to the disk, and gives it its name, in place of another file of that name.
-    pub(crate) fn complete(self) -> io::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be synced or renamed.
+    pub fn complete(self) -> io::Result<()> {
         self.file.sync_all()?;
         fs::rename(&self.path, &self.name)?;
         File::open(folder_of(&self.name))?.sync_all()
@@ -89,19 +96,25 @@ impl Drop for PartialFile {
 }
 
 /// Returns the path with this at the end of the file's name.
-pub(crate) fn beside(file: &Path, end: &str) -> PathBuf {
+#[must_use]
+pub fn beside(file: &Path, end: &str) -> PathBuf {
     let mut name = file.file_name().map(OsString::from).unwrap_or_default();
     name.push(end);
     file.with_file_name(name)
 }
 
 /// Returns the folder of a file.
-pub(crate) fn folder_of(file: &Path) -> &Path {
+#[must_use]
+pub fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Returns device and inode of the file at the path; `None` if there is none.
-pub(crate) fn identity(path: &Path) -> io::Result<Option<(u64, u64)>> {
+///
+/// # Errors
+///
+/// If the file system fails.
+pub fn identity(path: &Path) -> io::Result<Option<(u64, u64)>> {
     match fs::metadata(path) {
         Ok(metadata) => Ok(Some(identity_of(&metadata))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
