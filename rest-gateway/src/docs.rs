@@ -3,12 +3,14 @@
 //! headers and without any other server: everything is embedded in the binary, and is rendered once when the
 //! routes are made.
 //!
-//! `/docs` reads `/openapi.json` in the browser, so the interface is described in one place. The other pages
-//! are plain HTML. The pages about errors are made from `docs/errors.md` and the table of codes.
+//! `/docs` lists the operations of `/openapi.json`. In a browser with JavaScript, a script replaces the list
+//! by one in which they can be tried. The other pages are plain HTML: topics are sections of `docs/api.md`,
+//! and the pages about errors are made from `docs/errors.md` and the table of codes.
 
 mod admin_page;
 mod error_pages;
 mod html;
+mod reference;
 #[cfg(test)]
 mod tests;
 mod topics;
@@ -83,7 +85,9 @@ fn page(status: StatusCode, title: &str, main: &str) -> Representation {
 
 /// Returns all resources that are made at the start, with their paths.
 fn resources() -> Vec<(String, Representation)> {
-    let main = include_str!("docs/assets/docs.html").replace("{plans}", &topics::plans_table());
+    let main = include_str!("docs/assets/docs.html")
+        .replace("{plans}", &topics::plans_table())
+        .replace("{operations}", &reference::sections(&openapi::document(), "/v1"));
     let home = HtmlPage {
         title: "Animal Store Service",
         description: "How to use the Animal Store Service, with every operation to try",

@@ -70,6 +70,17 @@ test("a newcomer makes an authenticated call with nothing but the page", async (
   await screenshot(page, "first-call");
 });
 
+test("without JavaScript the page lists every operation with its parameters and errors", async (t) => {
+  const page = await openPage(t, browser, service.origin, { ...DESKTOP, javaScriptEnabled: false });
+  await page.goto("/docs");
+  for (const id of ["listPets", "createPet", "getPet", "listOrders", "getUsage"]) {
+    const operation = page.locator(`section#${id}`);
+    await operation.getByText("RATE_LIMITED").first().waitFor();
+  }
+  await page.getByText("Trying operations on this page needs JavaScript").waitFor();
+  await screenshot(page, "without-javascript", { fullPage: true });
+});
+
 test("the search box finds pages, operations and data types", async (t) => {
   const page = await openPage(t, browser, service.origin);
   await page.goto("/docs/paging");
@@ -88,7 +99,7 @@ test("the search box finds pages, operations and data types", async (t) => {
   assert.deepEqual(await seriousFaults(page), []);
   await screenshot(page, "search");
   await box.fill("no such words");
-  await page.getByText("Nothing is found.").waitFor();
+  await page.getByText("No results").waitFor();
   await box.fill("rate_limited 429");
   await box.press("Enter");
   await page.getByRole("heading", { level: 1 }).waitFor();
@@ -200,7 +211,7 @@ test("an error that every operation may answer is described once", async (t) => 
     assert.equal(await page.locator("article.operation summary", { hasText: status }).count(), 0);
   }
   assert.equal(await page.locator("#common-errors .response[open]").count(), 0);
-  await page.locator("#listOrders").getByRole("link", { name: "every operation may answer" }).click();
+  await page.locator("#listOrders").getByRole("link", { name: "common errors" }).click();
   assert.match(page.url(), /#common-errors$/);
 });
 
@@ -262,7 +273,7 @@ test("a browser that keeps nothing can still switch the theme", async (t) => {
 test("a press makes an Idempotency-Key, and a second addition with it adds nothing", async (t) => {
   const page = await docs(t);
   const create = page.locator("#createPet");
-  await create.getByRole("button", { name: "Make a key" }).click();
+  await create.getByRole("button", { name: "Generate" }).click();
   const key = await create.getByLabel("Idempotency-Key", { exact: true }).inputValue();
   assert.match(key, /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
   const first = await send(create);
@@ -270,7 +281,7 @@ test("a press makes an Idempotency-Key, and a second addition with it adds nothi
   const second = await send(create);
   assert.equal(second.headers["Idempotency-Replayed"], "true");
   assert.equal(second.body, first.body);
-  await create.getByRole("button", { name: "Make a key" }).click();
+  await create.getByRole("button", { name: "Generate" }).click();
   assert.notEqual(await create.getByLabel("Idempotency-Key", { exact: true }).inputValue(), key);
 });
 

@@ -86,11 +86,11 @@ pub(super) fn by_status() -> Vec<ErrorReason> {
 }
 
 /// Returns the advice on repeating a request as a sentence. `` `…` `` is code.
-pub(super) const fn retry_sentence(retry: Retry) -> &'static str {
+const fn retry_sentence(retry: Retry) -> &'static str {
     match retry {
-        Retry::Never => "Not without a change: the same request is refused again.",
+        Retry::Never => "No. Fix the request first.",
         Retry::Backoff => "Yes, a few times, with exponential backoff.",
-        Retry::After => "Yes, after the seconds in `Retry-After`, and then with exponential backoff.",
+        Retry::After => "Yes. Wait `Retry-After` seconds; back off exponentially if it fails again.",
     }
 }
 
@@ -106,31 +106,29 @@ pub(super) struct Explanation {
 
 impl Explanation {
     /// Returns the party that has to act.
-    pub(super) const fn who_acts(&self) -> &'static str {
-        if self.operator.is_empty() { "the client" } else { "the operator; the client waits" }
+    const fn who_acts(&self) -> &'static str {
+        if self.operator.is_empty() { "the client" } else { "the operator; as a client, wait and retry" }
     }
 }
 
-/// Returns the section of `docs/errors.md` about a code.
+/// Returns the explanation of a code in `docs/errors.md`.
 pub(super) fn explanation(reason: ErrorReason) -> Explanation {
     static GUIDE: &str = include_str!("../../../docs/errors.md");
-    let code = reason.code().name;
-    let sections = GUIDE.split("\n## ").skip(1);
-    let own = sections.into_iter().find(|section| section.split(' ').next() == Some(code));
-    let lines = own.unwrap_or_default().lines().skip(1).filter(|line| !line.is_empty());
-    lines.fold(Explanation::default(), |mut explanation, line| {
-        if let Some(remedy) = line.strip_prefix("- What to do: ") {
-            explanation.remedy = remedy;
-        } else if let Some(operator) = line.strip_prefix("- For the operator: ") {
-            explanation.operator = operator;
-        } else if explanation.meaning.is_empty() {
-            explanation.meaning = line;
+    let code = format!("`{}`", reason.code().name);
+    let rows = GUIDE.lines().filter(|line| line.starts_with("| `"));
+    let cells = rows.map(|row| row.trim_matches('|').split(" | ").map(str::trim).collect::<Vec<_>>());
+    for row in cells {
+        if let [name, _, _, _, meaning, advice] = row[..]
+            && name == code
+        {
+            let (remedy, operator) = advice.split_once(" Operator: ").unwrap_or((advice, ""));
+            return Explanation { meaning, remedy, operator };
         }
-        explanation
-    })
+    }
+    Explanation::default()
 }
 
 /// Returns the text up to the first full stop that ends a sentence.
-pub(super) fn first_sentence(text: &str) -> &str {
+fn first_sentence(text: &str) -> &str {
     text.find(". ").and_then(|end| text.get(..=end)).unwrap_or(text)
 }

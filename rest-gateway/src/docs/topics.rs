@@ -1,18 +1,15 @@
-//! Pages about topics that concern every operation: limits, paging, idempotency; and the changelog.
+//! Pages about topics that concern every operation, from sections of `docs/api.md`; and the changelog.
 
 use std::fmt::Write as _;
 
 use petstore_plans::{ENTERPRISE, FIXED};
-use pulldown_cmark::{Event, Parser, Tag, TagEnd, html::push_html};
+use petstore_proto::v1::ErrorReason;
+use pulldown_cmark::{
+    CodeBlockKind, CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html::push_html,
+};
 
 use super::html::{HtmlPage, escaped};
-
-/// Embeds the HTML of a topic, behind its path.
-macro_rules! topic {
-    ($name:literal) => {
-        (concat!("/docs/", $name), include_str!(concat!("topics/", $name, ".html")))
-    };
-}
+use crate::error::page_path;
 
 /// Embeds a complete sample program in every one of [`LANGUAGES`], behind its name. `scripts/browser` runs
 /// each against the service.
@@ -35,26 +32,177 @@ macro_rules! sample {
 const LANGUAGES: [(&str, &str); 4] =
     [("curl", "curl"), ("python", "Python"), ("javascript", "JavaScript"), ("go", "Go")];
 
-/// Returns every page with its path. A page's HTML may hold `{plans}` and, at the start of a line, `{sample
-/// NAME}`.
+/// Complete programs by name.
+const SAMPLES: [(&str, [&str; LANGUAGES.len()]); 3] =
+    [sample!("paging"), sample!("idempotency"), sample!("backoff")];
+
+/// Guide for clients, whose sections are topics.
+static GUIDE: &str = include_str!("../../../docs/api.md");
+
+/// Section of the guide that is a page.
+struct Topic {
+    heading: &'static str,
+    path: &'static str,
+    description: &'static str,
+}
+
+const TOPICS: [Topic; 3] = [
+    Topic {
+        heading: "Rate limits",
+        path: "/docs/limits",
+        description: "How many requests a plan allows, and how long to wait after a 429",
+    },
+    Topic { heading: "Paging", path: "/docs/paging", description: "How to read a list page by page" },
+    Topic {
+        heading: "Idempotency",
+        path: "/docs/idempotency",
+        description: "How to repeat a request without creating a pet twice",
+    },
+];
+
+/// Returns every page with its path.
 pub(super) fn pages() -> impl Iterator<Item = (&'static str, String)> {
-    let topics = [
-        (
-            topic!("limits"),
-            "Limits, backoff and bans",
-            "How many requests a plan allows, and how long to wait after a refusal",
-        ),
-        (topic!("paging"), "Paging", "How to read a list page by page"),
-        (topic!("idempotency"), "Idempotency", "How to repeat an addition without adding twice"),
-    ];
-    let samples = [sample!("paging"), sample!("idempotency"), sample!("backoff")];
-    let topics = topics.into_iter().map(move |((path, html), title, description)| {
-        let main = samples.iter().fold(html.replace("{plans}", &plans_table()), |html, (name, programs)| {
-            html.replace(&format!("{{sample {name}}}"), &sample_section(name, programs))
-        });
-        (path, HtmlPage { title, description, main: &main }.render())
+    let topics = TOPICS.iter().map(|topic| {
+        let Topic { heading, path, description } = topic;
+        let content = TopicHtml::of(section(heading));
+        let main = format!(include_str!("assets/topic.html"), title = heading, content = content);
+        (*path, HtmlPage { title: heading, description, main: &main }.render())
     });
     [("/docs/changelog", changelog())].into_iter().chain(topics)
+}
+
+/// Returns a section of the guide, without its heading.
+fn section(heading: &str) -> &'static str {
+    let mut sections = GUIDE.split("\n## ").skip(1);
+    let own = sections.find_map(|section| section.strip_prefix(heading)?.strip_prefix('\n'));
+    own.unwrap_or_default()
+}
+
+/// Converter of a section to HTML. Blocks of shell commands are left out: the pages have complete programs in
+/// their place, at comments such as `<!-- sample: paging -->`.
+#[derive(Default)]
+struct TopicHtml<'a> {
+    events: Vec<Event<'a>>,
+    /// Text of the heading that is being read.
+    heading: Option<String>,
+    in_section: bool,
+    in_link: bool,
+    in_commands: bool,
+    /// `true` in a row of a table's body before its first cell has ended.
+    heads_row: bool,
+}
+
+impl<'a> TopicHtml<'a> {
+    fn of(markdown: &'a str) -> String {
+        let mut converter = Self::default();
+        for event in Parser::new_ext(markdown, Options::ENABLE_TABLES) {
+            converter.read(event);
+        }
+        converter.end_section();
+        let mut html = String::new();
+        push_html(&mut html, converter.events.into_iter());
+        html.replace("<table>", "<div class=\"scrolls\"><table class=\"facts-table\">")
+            .replace("</table>", "</table></div>")
+            .replace("<th>", "<th scope=\"col\">")
+            .replacen("<p>", "<p class=\"lead\">", 1)
+    }
+
+    fn read(&mut self, event: Event<'a>) {
+        let event = match event {
+            Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(language))) if &*language == "sh" => {
+                self.in_commands = true;
+                return;
+            }
+            Event::End(TagEnd::CodeBlock) if self.in_commands => {
+                self.in_commands = false;
+                return;
+            }
+            _ if self.in_commands => return,
+            Event::Start(Tag::Heading { level: HeadingLevel::H3, .. }) => {
+                self.heading = Some(String::new());
+                return;
+            }
+            Event::End(TagEnd::Heading(HeadingLevel::H3)) => return self.begin_section(),
+            Event::Text(text) => match &mut self.heading {
+                Some(heading) => return heading.push_str(&text),
+                None => Event::Text(text),
+            },
+            Event::Html(html) => match sample_named(&html) {
+                Some(sample) => raw(sample),
+                None => return,
+            },
+            Event::Start(Tag::Link { dest_url, .. }) => {
+                self.in_link = true;
+                raw(format!("<a href=\"{}\">", served_at(&dest_url)))
+            }
+            Event::End(TagEnd::Link) => {
+                self.in_link = false;
+                raw("</a>".to_owned())
+            }
+            Event::Code(code) => match explained_at(&code).filter(|_| !self.in_link) {
+                Some(path) => raw(format!("<a href=\"{path}\"><code>{}</code></a>", escaped(&code))),
+                None => Event::Code(code),
+            },
+            Event::Start(Tag::TableRow) => {
+                self.heads_row = true;
+                event
+            }
+            Event::Start(Tag::TableCell) if self.heads_row => raw("<th scope=\"row\">".to_owned()),
+            Event::End(TagEnd::TableCell) if self.heads_row => {
+                self.heads_row = false;
+                raw("</th>".to_owned())
+            }
+            event => event,
+        };
+        self.events.push(event);
+    }
+
+    fn begin_section(&mut self) {
+        self.end_section();
+        let title = self.heading.take().unwrap_or_default();
+        let id = slug(&title);
+        let title = escaped(&title);
+        self.events.push(raw(format!(
+            "<section aria-labelledby=\"{id}\">\n\
+             <h2 id=\"{id}\"><a class=\"anchor\" href=\"#{id}\">{title}</a></h2>\n"
+        )));
+        self.in_section = true;
+    }
+
+    fn end_section(&mut self) {
+        if self.in_section {
+            self.events.push(raw("</section>\n".to_owned()));
+        }
+    }
+}
+
+fn raw(html: String) -> Event<'static> {
+    Event::InlineHtml(CowStr::from(html))
+}
+
+/// Returns the address of the page that has a section of the guide.
+fn served_at(anchor: &str) -> &'static str {
+    let is_target = |topic: &&Topic| Some(&*slug(topic.heading)) == anchor.strip_prefix('#');
+    TOPICS.iter().find(is_target).map_or("/docs", |topic| topic.path)
+}
+
+fn slug(heading: &str) -> String {
+    heading.to_lowercase().replace(' ', "-")
+}
+
+/// Returns the address of the text about an error code or an operation.
+fn explained_at(code: &str) -> Option<String> {
+    if code == "GET /v1/usage" {
+        return Some("/docs#getUsage".to_owned());
+    }
+    ErrorReason::named(code).map(page_path)
+}
+
+/// Returns the programs that a comment names, as HTML.
+fn sample_named(comment: &str) -> Option<String> {
+    let name = comment.trim().strip_prefix("<!-- sample: ")?.strip_suffix(" -->")?;
+    let (name, programs) = SAMPLES.iter().find(|(known, _)| *known == name)?;
+    Some(sample_section(name, programs))
 }
 
 /// Returns the programs as HTML. The style sheet shows the chosen one, so no script is needed.

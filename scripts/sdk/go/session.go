@@ -15,7 +15,10 @@ import (
 	petstore "session/client"
 )
 
-const perMinute = 20 // of the account that scripts/sdk/run makes
+const (
+	perMinute = 20 // of the account that scripts/sdk/run makes
+	page      = 2  // pets on a page
+)
 
 func main() {
 	configuration := petstore.NewConfiguration()
@@ -46,19 +49,15 @@ func main() {
 	check(err == nil && fetched.Name == "Rex" && fetched.GetStatus() == petstore.AVAILABLE, "getPet", err)
 
 	// Walk through the pages: the header X-Next-Cursor leads to the next one, and is absent on the last.
-	var seen []petstore.Pet
-	for request := api.ListPets(ctx).Limit(2); ; {
-		page, response, err := request.Execute()
-		check(err == nil, "listPets", err)
-		checkRateHeaders(response)
-		seen = append(seen, page...)
-		cursor := response.Header.Get("X-Next-Cursor")
-		if cursor == "" {
-			break
+	var pets []petstore.Pet
+	for cursor, request := "first", api.ListPets(ctx).Limit(page); cursor != ""; request = request.Cursor(cursor) {
+		found, response, err := request.Execute()
+		if err != nil {
+			log.Fatal(err)
 		}
-		request = request.Cursor(cursor)
+		pets, cursor = append(pets, found...), response.Header.Get("X-Next-Cursor")
 	}
-	check(len(seen) == 3 && seen[0].Id == rex.Id && seen[1].Id == mia.Id && seen[2].Id == tom.Id, "pages", seen)
+	check(len(pets) == 3 && pets[0].Id == rex.Id && pets[1].Id == mia.Id && pets[2].Id == tom.Id, "pages", pets)
 	sold, _, err := api.ListPets(ctx).Status(petstore.SOLD).Execute()
 	check(err == nil && len(sold) == 1 && sold[0].Id == tom.Id, "listPets of a status", err)
 

@@ -12,6 +12,7 @@ from petstore_client.types import UNSET, Response, Unset
 
 BASE_URL = os.environ["PETSTORE_BASE_URL"]
 PER_MINUTE = 20  # of the account that scripts/sdk/run makes
+PAGE = 2  # pets on a page
 LARGEST = 2**63 - 1  # of int64: Python's integers are exact
 
 client = AuthenticatedClient(base_url=BASE_URL, token=os.environ["PETSTORE_API_KEY"])
@@ -47,17 +48,15 @@ assert (mia.name, mia.category_id, mia.status) == ("Mia 🐈", LARGEST, UNSET), 
 assert get_pet.sync(rex.id, client=client) == rex
 
 # Walk through the pages: the header X-Next-Cursor leads to the next one, and is absent on the last.
-seen: list[Pet] = []
-cursor: str | Unset = UNSET
-while True:
-    page = list_pets.sync_detailed(client=client, limit=2, cursor=cursor)
-    assert isinstance(page.parsed, list), page
-    assert_rate_headers(page.headers)
-    seen += page.parsed
-    if "X-Next-Cursor" not in page.headers:
-        break
-    cursor = page.headers["X-Next-Cursor"]
-assert seen == [rex, mia, tom], seen
+pets: list[Pet] = []
+cursor: str | Unset | None = UNSET
+while cursor is not None:
+    page = list_pets.sync_detailed(client=client, limit=PAGE, cursor=cursor)
+    assert isinstance(page.parsed, list), page  # otherwise an Error
+    pets += page.parsed
+    cursor = page.headers.get("X-Next-Cursor")
+assert pets == [rex, mia, tom], pets
+assert_rate_headers(page.headers)
 assert list_pets.sync(client=client, status=PetStatus.SOLD) == [tom]
 
 # Errors have a type, whatever the status.

@@ -1,4 +1,4 @@
-// Builds the page from /openapi.json.
+// Builds the page from /openapi.json. Until then, and without this script, the server's list of operations is shown.
 
 import { mount as mountKey } from "./api-key.mjs";
 import { ApiDocument } from "./document.mjs";
@@ -15,8 +15,8 @@ mountKey();
 try {
   show(await ApiDocument.load());
 } catch (error) {
-  place("operations").replaceChildren(
-    element("p", { class: "callout error", role: "alert" }, `The list of operations could not be loaded: ${error.message}. Reload the page to try again.`),
+  place("operations").prepend(
+    element("p", { class: "callout error", role: "alert" }, `The OpenAPI document could not be loaded: ${error.message}. Reload the page to try operations.`),
   );
 }
 

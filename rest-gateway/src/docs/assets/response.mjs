@@ -9,7 +9,7 @@ export function responsesView(api, operation) {
   const common = new Set(api.commonFailures().map(({ status }) => status));
   return [
     operation.responses.filter(({ status }) => !common.has(status)).map((response) => responseView(api, response)),
-    element("p", { class: "common" }, "And what ", element("a", { href: "#common-errors" }, "every operation may answer"), ": ", [...common].join(", "), "."),
+    element("p", { class: "common" }, "Plus the ", element("a", { href: "#common-errors" }, "common errors"), ": ", [...common].join(", "), "."),
   ];
 }
 

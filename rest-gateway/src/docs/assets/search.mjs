@@ -30,7 +30,7 @@ async function show() {
   const has = (text) => words.every((word) => text.toLowerCase().includes(word));
   const found = entries.filter(({ title, text }) => has(`${title} ${text}`)).sort((a, b) => has(b.title) - has(a.title)).slice(0, MAX_FOUND);
   list.replaceChildren(...found.map(({ title, path, kind }) => element("li", {}, element("a", { href: path }, title, " ", element("span", {}, kind)))));
-  if (found.length === 0) list.append(element("li", { class: "note" }, "Nothing is found."));
+  if (found.length === 0) list.append(element("li", { class: "note" }, "No results"));
   list.hidden = words.length === 0;
   status.textContent = words.length === 0 ? "" : `${found.length} found`;
 }

@@ -43,7 +43,7 @@ export function tryIt(api, operation, { idPrefix = operation.id, sendLabel = "Se
       const result = await send(request(), apiKey());
       const retryAfter = Number(result.headers.get("Retry-After"));
       if (result.status === 429 && retryAfter > 0) rest(retryAfter);
-      announced.textContent = `Answer: ${result.status} ${result.reason}`;
+      announced.textContent = `Response: ${result.status} ${result.reason}`;
       nodes = answerView(result, (cursor) => {
         fields.find(({ name }) => name === "cursor").input.value = cursor;
         showSamples();
@@ -100,7 +100,7 @@ function makeKeyButton(input) {
     input.value = newUuid();
     input.dispatchEvent(new Event("input", { bubbles: true }));
   };
-  return element("button", { type: "button", onclick: fill }, "Make a key");
+  return element("button", { type: "button", onclick: fill }, "Generate");
 }
 
 // A random UUID, version 4. Browsers have crypto.randomUUID for pages over HTTPS only.
@@ -125,6 +125,6 @@ function bodyField({ examples }, id) {
   );
   return {
     input,
-    view: element("div", { class: "field wide" }, element("label", { for: id }, "Body (JSON, sent as it stands here)"), input, buttons.length > 1 && element("div", { class: "choices" }, buttons)),
+    view: element("div", { class: "field wide" }, element("label", { for: id }, "Request body (JSON)"), input, buttons.length > 1 && element("div", { class: "choices" }, buttons)),
   };
 }

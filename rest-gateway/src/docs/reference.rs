@@ -1,0 +1,77 @@
+//! Operations of an OpenAPI document as HTML, for readers and programs without JavaScript.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value};
+
+use super::html::{escaped, prose};
+
+/// Returns a section for each operation. Paths are shown below `base`.
+pub(super) fn sections(document: &Value, base: &str) -> String {
+    let mut sections = String::new();
+    for (path, methods) in fields(&document["paths"]) {
+        for (method, operation) in fields(methods) {
+            let shown = format!("{base}{path}");
+            // A write to a String cannot fail.
+            let _ = writeln!(sections, "{}", section(document, &shown, method, operation));
+        }
+    }
+    sections
+}
+
+fn section(document: &Value, path: &str, method: &str, operation: &Value) -> String {
+    let mut entries = String::new();
+    for parameter in operation["parameters"].as_array().into_iter().flatten() {
+        let parameter = resolved(document, parameter);
+        let (name, place) = (text(parameter, "name"), text(parameter, "in"));
+        entries.push_str(&entry(name, place, text(parameter, "description")));
+    }
+    let body = resolved(document, &operation["requestBody"]["content"]["application/json"]["schema"]);
+    for (name, schema) in fields(&body["properties"]) {
+        entries.push_str(&entry(name, "body", text(schema, "description")));
+    }
+    for (status, response) in fields(&operation["responses"]) {
+        let response = resolved(document, response);
+        if let Some(codes) = response["x-error-codes"].as_array() {
+            let codes: Vec<_> = codes.iter().filter_map(Value::as_str).collect();
+            entries.push_str(&entry(status, &codes.join(", "), text(response, "description")));
+        }
+    }
+    let (summary, description) = (text(operation, "summary"), text(operation, "description"));
+    let description = if description.trim_end_matches('.') == summary { "" } else { description };
+    let entries =
+        if entries.is_empty() { entries } else { format!("<ul class=\"entries\">\n{entries}</ul>\n") };
+    format!(
+        include_str!("assets/reference.html"),
+        id = escaped(text(operation, "operationId")),
+        summary = escaped(summary),
+        method = escaped(method),
+        title = escaped(&method.to_uppercase()),
+        path = escaped(path),
+        description = prose(description),
+        entries = entries,
+    )
+}
+
+fn entry(name: &str, place: &str, description: &str) -> String {
+    format!(
+        "<li><div class=\"signature\"><code>{}</code><span>{}</span></div><p>{}</p></li>\n",
+        escaped(name),
+        escaped(place),
+        prose(description),
+    )
+}
+
+/// Returns the component that a value refers to, or the value itself.
+fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
+    let target = value["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'));
+    target.and_then(|pointer| document.pointer(pointer)).unwrap_or(value)
+}
+
+fn fields(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flat_map(Map::iter)
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}
