@@ -1,7 +1,7 @@
 //! The address that a request is counted against: that of its client, even behind proxies.
 //!
 //! A [`ClientAddress`] is the network that one host controls: an IPv4 address, or the /64 of an IPv6 address.
-//! Whoever counts clients counts these, so that a host cannot evade a limit by changing its address.
+//! Limits count these, so that a host cannot evade one by changing its address.
 //! [`TrustedProxies`] finds the client of a request in `X-Forwarded-For`. Nothing that a client writes into
 //! this field changes its own address. A malformed field is no error: the request then counts against the
 //! proxy that sent it.
