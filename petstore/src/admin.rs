@@ -7,6 +7,7 @@ use clap::Subcommand;
 use petstore_command_line::output::{self, Column, OutputSettings, PrintError, sentence, table};
 use petstore_gateway::{admin_reason, call_admin, core_client::CoreTransport};
 use petstore_proto::admin::v1::AdminErrorReason;
+use petstore_settings::InvalidSetting;
 use serde_json::{Value, json};
 use tonic::{
     Request, Status,
@@ -16,7 +17,6 @@ use tonic::{
 use crate::{
     core_target::{CoreTarget, OperatorCoreSettings, block_on},
     error::CliError,
-    settings::InvalidSetting,
 };
 
 /// Deadline of a call.

@@ -9,9 +9,10 @@ use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use petstore_command_line::output;
 use petstore_gateway::core_client::CoreTransport;
 use petstore_proto::v1::pet_store_client::PetStoreClient;
+use petstore_settings::InvalidSetting;
 use tokio::time::Instant;
 
-use crate::{core_target::ConnectedCore, settings::InvalidSetting};
+use crate::core_target::ConnectedCore;
 
 /// Limit of a message in bytes, above the largest message of a core.
 const MAX_MESSAGE: usize = 4 * 1024 * 1024;

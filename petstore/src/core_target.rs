@@ -15,12 +15,10 @@ use petstore_gateway::{
     admin_reason,
     core_client::{CoreTransport, failure_text},
 };
+use petstore_settings::{CoreAddressSettings, DatabaseSettings, InvalidSetting, secret_file};
 use tonic::{Code, Status};
 
-use crate::{
-    process::ProcessError,
-    settings::{CoreAddressSettings, DatabaseSettings, InvalidSetting, secret_file},
-};
+use crate::process::ProcessError;
 
 /// Core that a command calls; `C` has the settings of one behind a gRPC port. Accepts the flags of both
 /// targets. A flag takes precedence over a variable, and the default is the store.

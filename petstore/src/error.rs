@@ -13,9 +13,10 @@ use petstore_command_line::{
     output::{self, Declined, PrintError},
 };
 use petstore_core::store::OpenError;
+use petstore_settings::InvalidSetting;
 use tonic::{Code, Status};
 
-use crate::{core_target::CoreCallError, process::ProcessError, settings::InvalidSetting};
+use crate::{core_target::CoreCallError, process::ProcessError};
 
 /// Reason why a command failed.
 #[derive(Debug, thiserror::Error)]

@@ -4,8 +4,8 @@
 //! This crate composes the parts, and is the only one that depends on all of them. The service itself is in
 //! `petstore-core` (the store and gRPC) and `petstore-gateway` (REST).
 
-// In layers, the highest first: cli, commands, bulk, admin, error, core_target, process, settings. A
-// module uses those after it.
+// In layers, the highest first: cli, commands, bulk, admin, error, core_target, process. A module uses
+// those after it.
 mod admin;
 mod bulk;
 mod cli;
@@ -13,7 +13,6 @@ mod commands;
 mod core_target;
 mod error;
 mod process;
-pub mod settings;
 
 use std::{ffi::OsString, process::ExitCode};
 

@@ -13,6 +13,7 @@ use std::{future::poll_fn, io, net::SocketAddr, path::PathBuf, pin::Pin, task::P
 use futures_util::future::BoxFuture;
 use petstore_command_line::RuntimeError;
 use petstore_core::store::{OpenError, Store};
+use petstore_settings::{HostName, InvalidSetting, ProcessSettings};
 use petstore_telemetry::{
     logs,
     metrics::{Collector, Exposition, gauges},
@@ -32,7 +33,6 @@ use self::{
     run::Reloads,
 };
 pub(crate) use self::{first_secrets::FirstSecret, run::run};
-use crate::settings::{HostName, InvalidSetting, ProcessSettings};
 
 /// Reason why a process of the service did not start, or failed.
 #[derive(Debug, thiserror::Error)]

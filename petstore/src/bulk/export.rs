@@ -14,13 +14,13 @@ use petstore_command_line::{
 };
 use petstore_gateway::{bulk, core_client::CoreTransport};
 use petstore_proto::v1::{ListPetsRequest, Pet, PetStatus, pet_store_client::PetStoreClient};
+use petstore_settings::CoreAddressSettings;
 use tokio::{sync::mpsc, task::spawn_blocking};
 
 use super::{Format, Progress, client, is_gzip, is_standard};
 use crate::{
     core_target::{CoreTarget, block_on},
     error::{BulkError, CliError},
-    settings::CoreAddressSettings,
 };
 
 /// Largest page of the core.

@@ -10,6 +10,7 @@ use std::{io, path::PathBuf, thread};
 use petstore_command_line::{RuntimeError, Signals, output::OutputSettings};
 use petstore_core::domain::ImportId;
 use petstore_proto::v1::RejectedLine;
+use petstore_settings::CoreAddressSettings;
 use serde_json::json;
 use tokio::{sync::mpsc, task::spawn_blocking};
 
@@ -22,7 +23,6 @@ use super::{Format, Progress, client};
 use crate::{
     core_target::{CoreTarget, block_on},
     error::{BulkError, CliError},
-    settings::CoreAddressSettings,
 };
 
 #[derive(Debug, clap::Args)]

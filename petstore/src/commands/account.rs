@@ -6,9 +6,10 @@ use clap::{
 };
 use petstore_command_line::output::{Column, Confirmation, column};
 use petstore_core::domain::Plan;
+use petstore_settings::value::whole_number;
 use serde_json::{Value, json};
 
-use crate::{admin::AdminCommand, error::CliError, settings::value::whole_number};
+use crate::{admin::AdminCommand, error::CliError};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AccountCommand {

@@ -12,12 +12,10 @@ use petstore_command_line::{
     partial_file::{Mode, PartialFile, beside, folder_of, identity},
 };
 use petstore_core::store::{OpenError, backup};
+use petstore_settings::{DatabaseSettings, InvalidSetting};
 use rustix::fs::{FlockOperation, fcntl_lock};
 
-use crate::{
-    error::{BackupError, CliError},
-    settings::{DatabaseSettings, InvalidSetting},
-};
+use crate::error::{BackupError, CliError};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct BackupSettings {

@@ -5,9 +5,10 @@ use std::time::Duration;
 use clap::Subcommand;
 use petstore_clock::format_duration;
 use petstore_command_line::output::{Column, column};
+use petstore_settings::value::duration;
 use serde_json::json;
 
-use crate::{admin::AdminCommand, error::CliError, settings::value::duration};
+use crate::{admin::AdminCommand, error::CliError};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BanCommand {

@@ -6,13 +6,10 @@ use clap::{Subcommand, builder::NonEmptyStringValueParser};
 use petstore_api_key::Environment;
 use petstore_clock::format_duration;
 use petstore_command_line::output::{Column, Confirmation, column};
+use petstore_settings::{InvalidSetting, value::duration};
 use serde_json::json;
 
-use crate::{
-    admin::AdminCommand,
-    error::CliError,
-    settings::{InvalidSetting, value::duration},
-};
+use crate::{admin::AdminCommand, error::CliError};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {

@@ -6,12 +6,10 @@ use petstore_command_line::{
     output::{Column, OutputSettings, column, table},
 };
 use petstore_core::store::schema::{self, Loss, Losses, Migration, MigrationState};
+use petstore_settings::{DatabaseSettings, value::whole_number};
 use serde_json::{Value, json};
 
-use crate::{
-    error::CliError,
-    settings::{DatabaseSettings, value::whole_number},
-};
+use crate::error::CliError;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Migrate {

@@ -5,13 +5,10 @@ use std::time::Duration;
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
 use petstore_clock::Clock;
 use petstore_command_line::output::{self, Column, column, sentence, table};
+use petstore_settings::value::{duration, whole_number};
 use serde_json::{Map, Value, json};
 
-use crate::{
-    admin::AdminSettings,
-    error::CliError,
-    settings::value::{duration, whole_number},
-};
+use crate::{admin::AdminSettings, error::CliError};
 
 /// Requests of an account by day or by minute.
 #[derive(Clone, Debug, clap::Args)]

@@ -7,15 +7,14 @@ use petstore_clock::Clock;
 use petstore_core::{Core, grpc};
 use petstore_gateway::{Gateway, core_client::CoreTransport};
 
-use crate::{
-    process::{
-        FirstSecret, Process, ProcessError,
-        listener::{bind_grpc, bind_rest},
-    },
-    settings::{
-        CoreAddressSettings, EdgeSettings, EnvironmentSettings, GrpcSettings, LimiterSettings,
-        ProcessSettings, StoreSettings,
-    },
+use petstore_settings::{
+    CoreAddressSettings, EdgeSettings, EnvironmentSettings, GrpcSettings, LimiterSettings, ProcessSettings,
+    StoreSettings,
+};
+
+use crate::process::{
+    FirstSecret, Process, ProcessError,
+    listener::{bind_grpc, bind_rest},
 };
 
 /// Settings of the whole service in one process.

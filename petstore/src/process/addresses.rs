@@ -7,7 +7,7 @@ use std::{
     path::PathBuf,
 };
 
-use crate::settings::GrpcAddr;
+use petstore_settings::GrpcAddr;
 
 /// Addresses of the ports of a process, with the real port if 0 was asked for, and files that its start has
 /// written. The process prints them to stdout.

@@ -24,6 +24,7 @@ use petstore_gateway::{
     CONSOLE_HEALTH, Gateway, ProcessHealth, admin_of, admin_router, answer_operator, check_operators_head,
     core_client::CoreTransport, error_response, refuse_foreign_pages, with_whole_body,
 };
+use petstore_settings::HostName;
 use petstore_telemetry::{
     logs,
     metrics::{Collectors, Exposition, IntGauge, IntGaugeVec, gauge, gauges},
@@ -34,7 +35,6 @@ use tokio::sync::{Semaphore, watch};
 use tower::ServiceExt;
 
 use super::Phase;
-use crate::settings::HostName;
 
 /// Parts that the admin port reports. A process has a gateway, a store, or both.
 #[derive(Clone, Debug, Default)]

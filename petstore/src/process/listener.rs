@@ -7,11 +7,11 @@ use std::{fmt, io, net::SocketAddr};
 use petstore_command_line::output::reason;
 use petstore_core::grpc;
 use petstore_gateway::server::{Certificate, CertificateFiles};
+use petstore_settings::{EdgeSettings, GrpcAddr, InvalidSetting, ListenAddr};
 use tokio::{net::TcpListener, task::spawn_blocking};
 
 pub(crate) use self::unix::SocketFile;
 use super::ProcessError;
-use crate::settings::{EdgeSettings, GrpcAddr, InvalidSetting, ListenAddr};
 
 /// Bound port, with its real number if 0 was requested.
 #[derive(Debug)]

@@ -19,6 +19,7 @@ use petstore_gateway::{
     },
     server::{self, ConnectionMetrics, ConnectionSlots, Server, ServerLimits},
 };
+use petstore_settings::{CoreAddressSettings, EdgeSettings, GrpcSettings, StoreSettings};
 use petstore_telemetry::metrics::{Collector, Collectors, IntGaugeVec, Sampled, gauges};
 use rustix::fs::{StatVfs, statvfs};
 use tokio::{runtime::Handle, task::spawn_blocking};
@@ -28,7 +29,6 @@ use super::{
     Phase, Process, ProcessError, admin,
     listener::{Bound, BoundGrpc, BoundRest},
 };
-use crate::settings::{CoreAddressSettings, EdgeSettings, GrpcSettings, StoreSettings};
 
 impl Process {
     /// Serves the admin port, from before the process is ready until its end.

@@ -10,6 +10,7 @@ use std::{
 use futures_util::future::{LocalBoxFuture, join_all};
 use parking_lot::Mutex;
 use petstore_command_line::{RuntimeError, Signals};
+use petstore_settings::{InvalidSetting, ProcessSettings};
 use petstore_telemetry::logs;
 use sha2::{Digest as _, Sha256};
 use tokio::{
@@ -20,7 +21,6 @@ use tokio::{
 };
 
 use super::{Process, ProcessError, rlimits};
-use crate::settings::{InvalidSetting, ProcessSettings};
 
 /// Interval within which a second signal does not mean "stop at once": a supervisor may signal the process
 /// and then its group, and a terminal signals its whole foreground group.

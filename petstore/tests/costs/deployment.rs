@@ -5,11 +5,11 @@ use std::{net::SocketAddr, time::Duration};
 use petstore::{
     Process,
     servers::{GatewaySettings, ServeSettings, start_gateway, start_service},
-    settings::{GrpcAddr, from_flags},
 };
 use petstore_api_key::Environment;
 use petstore_clock::Clock;
 use petstore_core::domain::{AccountName, Actor, Plan, Quota};
+use petstore_settings::{GrpcAddr, from_flags};
 use petstore_testkit::{
     Client, eventually,
     faults::postgres::{PostgresProxy, Side},

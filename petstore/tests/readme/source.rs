@@ -18,6 +18,7 @@ pub(crate) const CRATES: [&str; 14] = [
     "crates/telemetry",
     "migrations",
     "petstore",
+    "petstore/settings",
     "rest-gateway",
     "testing/fuzz",
     "testing/open-loop",

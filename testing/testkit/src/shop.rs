@@ -18,7 +18,6 @@ pub use self::counters::SharedCounters;
 use petstore::{
     Process,
     servers::{GatewaySettings, ServeSettings, start_gateway, start_service},
-    settings::{GrpcAddr, from_flags},
 };
 use petstore_api_key::Environment;
 use petstore_clock::{Clock, ManualClock, UnixMillis};
@@ -29,6 +28,7 @@ use petstore_core::{
     },
     store::Store,
 };
+use petstore_settings::{GrpcAddr, from_flags};
 use tempfile::TempDir;
 
 use crate::{Client, Engine, eventually, store_database::store_database};

@@ -18,8 +18,7 @@ use axum::{
     response::Response,
 };
 use petstore_gateway::error_response;
-
-use crate::settings::HostName;
+use petstore_settings::HostName;
 
 /// Forwards requests whose host name is safe.
 pub(super) async fn check(State(known): State<Arc<[HostName]>>, request: Request, next: Next) -> Response {

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use petstore::settings::{LimiterSettings, RedisDeadlines};
+use petstore_gateway::rate_limit::RedisDeadlines;
+use petstore_settings::LimiterSettings;
 use petstore_test_servers::servers::{RedisCluster, RedisOptions, RedisServer};
 
 /// Variable with the limiter of shops that do not choose one: `redis` or `cluster`, each with its own

@@ -87,7 +87,7 @@ impl GrpcSettings {
     /// # Errors
     ///
     /// If a file cannot be used.
-    pub(crate) fn tls_files(&self) -> Result<Option<TlsFiles>, InvalidSetting> {
+    pub fn tls_files(&self) -> Result<Option<TlsFiles>, InvalidSetting> {
         let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) else { return Ok(None) };
         let authority = self.tls_client_ca.as_deref();
         let (certificate, key) = files::certified_key(("--tls-cert", certificate), ("--tls-key", key))?;
@@ -126,7 +126,11 @@ pub struct CoreAddressSettings {
 
 impl CoreAddressSettings {
     /// Returns the transport to the core. It connects when it is first used.
-    pub(crate) fn connect(&self) -> Result<CoreTransport, InvalidSetting> {
+    ///
+    /// # Errors
+    ///
+    /// If a URL or a file cannot be used.
+    pub fn connect(&self) -> Result<CoreTransport, InvalidSetting> {
         let token = self.token.tokens()?.and_then(|tokens| tokens.into_iter().next());
         let identity = match (&self.core_cert, &self.core_key) {
             (Some(certificate), Some(key)) => {

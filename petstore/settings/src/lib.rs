@@ -4,6 +4,25 @@
 //! A setting `--some-setting` has the variable `PETSTORE_SOME_SETTING`; the flag takes precedence. There is
 //! no settings file. An argument that selects what a command does, such as `ban add --for 1h`, is a flag
 //! without a variable.
+//!
+//! A value is parsed into a type that holds only valid ones. What cannot be parsed is an error that names the
+//! setting and the accepted values, before anything starts. A password or token comes from a file that only
+//! its owner can read, or from a variable, and no error repeats it.
+//!
+//! ```
+//! use petstore_settings::{DatabaseSettings, from_flags};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let settings: DatabaseSettings = from_flags(["--database-url", "sqlite:///srv/petstore.db"])?;
+//! assert_eq!(settings.url()?.to_string(), "sqlite:///srv/petstore.db");
+//!
+//! let with_password = ["--database-url", "postgres://petstore:secret@db/petstore"];
+//! let refusal = from_flags::<DatabaseSettings, _>(with_password).unwrap_err().to_string();
+//! assert!(refusal.contains("must come from PETSTORE_DATABASE_URL or --database-url-file"));
+//! assert!(!refusal.contains("secret"));
+//! # Ok(())
+//! # }
+//! ```
 
 mod addr;
 mod edge;
@@ -12,24 +31,20 @@ mod grpc;
 mod process;
 mod secret_url;
 mod store;
-pub(crate) mod value;
+pub mod value;
 
 use std::ffi::OsString;
 
 use petstore_api_key::Environment;
 
-pub use petstore_gateway::rate_limit::RedisDeadlines;
-
 pub use self::{
     addr::{GrpcAddr, HostName, ListenAddr},
     edge::{AddrOrOff, EdgeSettings, LimiterSettings},
-    files::TokenSettings,
+    files::{TokenSettings, secret_file},
     grpc::{CoreAddressSettings, GrpcSettings},
     process::ProcessSettings,
     store::{DatabaseSettings, StoreSettings},
 };
-
-pub(crate) use self::files::secret as secret_file;
 
 /// Error of a setting that cannot be used. Its text names the setting and the accepted values, and never
 /// shows the value, which could be a secret.
@@ -41,7 +56,8 @@ pub struct InvalidSetting {
 }
 
 impl InvalidSetting {
-    pub(crate) fn new(setting: &'static str, reason: impl Into<String>) -> Self {
+    /// Creates the error of a setting, by its flag, with the values that it accepts.
+    pub fn new(setting: &'static str, reason: impl Into<String>) -> Self {
         Self { setting, reason: reason.into() }
     }
 }

@@ -64,7 +64,8 @@ pub struct ProcessSettings {
 impl ProcessSettings {
     /// Returns the number of threads that serve requests. On a small machine a second one costs more, in
     /// wake-ups, than it gives: the database, Redis or the other half of the service needs the other core.
-    pub(crate) fn worker_threads(&self) -> usize {
+    #[must_use]
+    pub fn worker_threads(&self) -> usize {
         let by_cores = || match thread::available_parallelism().map_or(1, NonZeroUsize::get) {
             1 | 2 => 1,
             cores => cores,

@@ -68,7 +68,7 @@ pub(super) fn urls<T: FromStr<Err: Display> + Clone>(
 ///
 /// If the file cannot be used. The text says why, without anything of the file's content.
 fn read<T: FromStr<Err: Display>>(path: &Path) -> Result<Vec<T>, String> {
-    let written = files::secret(path)?;
+    let written = files::secret_file(path)?;
     let urls = written.lines().map(str::trim).filter(|line| !line.is_empty());
     let urls: Vec<T> = urls
         .map(str::parse)

@@ -67,11 +67,15 @@ pub struct EdgeSettings {
 pub type AddrOrOff = Option<ListenAddr>;
 
 impl EdgeSettings {
-    pub(crate) fn trusted_proxies(&self) -> TrustedProxies {
+    /// Returns the proxies whose X-Forwarded-For is trusted.
+    #[must_use]
+    pub fn trusted_proxies(&self) -> TrustedProxies {
         TrustedProxies::new(self.trusted_proxy.clone())
     }
 
-    pub(crate) fn gateway(&self, environment: Environment, traces: Traces) -> GatewayOptions {
+    /// Returns the options of a gateway in this environment.
+    #[must_use]
+    pub fn gateway(&self, environment: Environment, traces: Traces) -> GatewayOptions {
         GatewayOptions {
             environment,
             trusted_proxies: self.trusted_proxies(),
@@ -127,7 +131,11 @@ pub struct LimiterSettings {
 
 impl LimiterSettings {
     /// Returns the limiter that counts in Redis, if there is one. It has not connected yet.
-    pub(crate) fn redis(&self, clock: &Clock) -> Result<Option<RedisLimiter>, InvalidSetting> {
+    ///
+    /// # Errors
+    ///
+    /// If a URL or the file cannot be used.
+    pub fn redis(&self, clock: &Clock) -> Result<Option<RedisLimiter>, InvalidSetting> {
         let urls = self.redis_urls()?;
         if urls.is_empty() {
             return Ok(None);
@@ -142,7 +150,9 @@ impl LimiterSettings {
         secret_url::urls(&self.redis_url, ("--redis-url-file", self.redis_url_file.as_deref()))
     }
 
-    pub(crate) const fn resilience(&self) -> ResilienceSettings {
+    /// Returns what the limiter does while Redis is unreachable.
+    #[must_use]
+    pub const fn resilience(&self) -> ResilienceSettings {
         ResilienceSettings { on_failure: self.on_redis_failure, gateways: self.gateways }
     }
 }

@@ -93,7 +93,9 @@ impl StoreSettings {
         Err(InvalidSetting::new(setting, OpenError::NotReplicated.to_string()))
     }
 
-    pub(crate) fn open_options(&self) -> OpenOptions {
+    /// Returns how a server opens the store.
+    #[must_use]
+    pub fn open_options(&self) -> OpenOptions {
         OpenOptions { migrate: !self.no_migrate, quick_check: true }
     }
 }

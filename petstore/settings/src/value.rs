@@ -5,9 +5,7 @@ use std::{fmt::Display, ops::RangeInclusive, str::FromStr, time::Duration};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 /// Returns a parser of whole numbers within the range.
-pub(crate) fn whole_number<N>(
-    range: RangeInclusive<N>,
-) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync
+pub fn whole_number<N>(range: RangeInclusive<N>) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync
 where
     N: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
 {
@@ -37,7 +35,11 @@ pub(crate) fn is_second(words: [&'static str; 2]) -> impl TypedValueParser<Value
 const MAX: Duration = Duration::from_hours(100 * 365 * 24);
 
 /// Parses a duration that is not zero.
-pub(crate) fn duration(written: &str) -> Result<Duration, &'static str> {
+///
+/// # Errors
+///
+/// If it is not one number and one unit, is zero, or is more than a hundred years.
+pub fn duration(written: &str) -> Result<Duration, &'static str> {
     match duration_or_zero(written)? {
         Duration::ZERO => Err("must be more than zero"),
         duration => Ok(duration),

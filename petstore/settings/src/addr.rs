@@ -39,7 +39,7 @@ impl ListenAddr {
     /// # Errors
     ///
     /// If the resolver fails or knows no address.
-    pub(crate) async fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
+    pub async fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
         let (host, port) = match self {
             Self::Ip(addr) => return Ok(vec![*addr]),
             Self::Name { host, port } => (host, *port),
@@ -180,7 +180,9 @@ impl FromStr for HostName {
 }
 
 impl HostName {
-    pub(crate) fn as_str(&self) -> &str {
+    /// Returns the name, without a dot at its end.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 }

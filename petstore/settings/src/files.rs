@@ -22,7 +22,7 @@ const MAX_SECRET_BYTES: u64 = 64 * 1024;
 /// # Errors
 ///
 /// If the file cannot be used. The text says why, without anything of the file's content.
-pub(crate) fn secret(path: &Path) -> Result<String, String> {
+pub fn secret_file(path: &Path) -> Result<String, String> {
     let unreadable = |error: io::Error| unreadable(path, &error);
     let file = File::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?; // of the open file, so that it cannot be exchanged
@@ -106,7 +106,7 @@ impl TokenSettings {
 
 /// Returns the tokens in a file, one in each line.
 fn service_tokens(file: &Path) -> Result<Vec<ServiceToken>, String> {
-    let written = secret(file)?;
+    let written = secret_file(file)?;
     let invalid = |reason: &str| format!("in {}: {reason}", file.display());
     let lines = written.trim().lines().map(str::trim).filter(|line| !line.is_empty());
     let tokens = lines.map(ServiceToken::parse).collect::<Result<Vec<_>, _>>().map_err(invalid)?;
