@@ -86,10 +86,18 @@ struct TopicHtml<'a> {
     /// Text of the heading that is being read.
     heading: Option<String>,
     in_section: bool,
-    in_link: bool,
-    in_commands: bool,
+    within: Within,
     /// `true` in a row of a table's body before its first cell has ended.
     heads_row: bool,
+}
+
+/// What the converter is reading inside a block.
+#[derive(Default, PartialEq)]
+enum Within {
+    #[default]
+    Text,
+    Link,
+    Commands,
 }
 
 impl<'a> TopicHtml<'a> {
@@ -110,14 +118,14 @@ impl<'a> TopicHtml<'a> {
     fn read(&mut self, event: Event<'a>) {
         let event = match event {
             Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(language))) if &*language == "sh" => {
-                self.in_commands = true;
+                self.within = Within::Commands;
                 return;
             }
-            Event::End(TagEnd::CodeBlock) if self.in_commands => {
-                self.in_commands = false;
+            Event::End(TagEnd::CodeBlock) if self.within == Within::Commands => {
+                self.within = Within::Text;
                 return;
             }
-            _ if self.in_commands => return,
+            _ if self.within == Within::Commands => return,
             Event::Start(Tag::Heading { level: HeadingLevel::H3, .. }) => {
                 self.heading = Some(String::new());
                 return;
@@ -132,14 +140,14 @@ impl<'a> TopicHtml<'a> {
                 None => return,
             },
             Event::Start(Tag::Link { dest_url, .. }) => {
-                self.in_link = true;
+                self.within = Within::Link;
                 raw(format!("<a href=\"{}\">", served_at(&dest_url)))
             }
             Event::End(TagEnd::Link) => {
-                self.in_link = false;
+                self.within = Within::Text;
                 raw("</a>".to_owned())
             }
-            Event::Code(code) => match explained_at(&code).filter(|_| !self.in_link) {
+            Event::Code(code) => match explained_at(&code).filter(|_| self.within != Within::Link) {
                 Some(path) => raw(format!("<a href=\"{path}\"><code>{}</code></a>", escaped(&code))),
                 None => Event::Code(code),
             },
