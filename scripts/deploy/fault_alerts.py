@@ -109,7 +109,7 @@ def tried(fault: Fault, template: Template) -> Outcome:
     except (Exception, SystemExit) as error:  # one broken row must not hide the others
         traceback.print_exc()
         outcome = Outcome(fault, wrong=[f"it could not be tried: {error}"])
-    print(f"  {fault.name}: {outcome.seconds:.0f} s, {outcome.failed:.0%} of the requests failed", flush=True)
+    print(f"  {fault.name} ({fault.how}): {outcome.seconds:.0f} s, {outcome.failed:.0%} of the requests failed", flush=True)
     for wrong in outcome.wrong:
         print(f"    WRONG: {wrong}", flush=True)
     return outcome
@@ -119,11 +119,11 @@ def table() -> str:
     def link(alert: str) -> str:
         return f"[{alert}](troubleshooting.md#{alert.lower()})"
 
-    lines = ["| Fault | How injected | Page | Tickets | Within |", "|---|---|---|---|---|"]
+    lines = ["| Fault | Page | Tickets | Within |", "|---|---|---|---|"]
     for fault in FAULTS:
         tickets = ", ".join(link(ticket) for ticket in sorted(fault.tickets))
         page = link(fault.page) if fault.page else ""
-        lines.append(f"| {fault.name} | {fault.how} | {page} | {tickets} | {fault.within // 60} min |")
+        lines.append(f"| {fault.name} | {page} | {tickets} | {fault.within // 60} min |")
     return "\n".join(lines)
 
 
