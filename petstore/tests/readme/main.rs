@@ -7,6 +7,7 @@
 
 use std::{fs, path::Path};
 
+mod budgets;
 mod descriptor;
 mod language;
 mod references;
@@ -43,13 +44,16 @@ fn files(folder: &str) -> Vec<(String, String)> {
     paths(folder).into_iter().filter_map(text).collect()
 }
 
-/// Returns every page for people: in the root, in `deploy` and below `docs`.
+/// Folders with pages for people.
+const FOLDERS_OF_PAGES: [&str; 5] = ["deploy", "docs", "migrations", "petstore/tests", "scripts/deploy"];
+
+/// Returns every page for people: in the root and below some folders.
 fn pages() -> Vec<(String, String)> {
     let in_root =
         fs::read_dir(ROOT).unwrap().filter_map(|entry| entry.unwrap().file_name().into_string().ok());
     let in_root = in_root.filter(|name| is_page(name)).map(|name| (name.clone(), read(&name)));
-    let pages: Vec<_> =
-        in_root.chain(files("deploy")).chain(files("docs")).filter(|(path, _)| is_page(path)).collect();
+    let in_folders = FOLDERS_OF_PAGES.into_iter().flat_map(files);
+    let pages: Vec<_> = in_root.chain(in_folders).filter(|(path, _)| is_page(path)).collect();
     assert!(pages.len() > 10, "only {} pages were found", pages.len());
     pages
 }

@@ -64,9 +64,9 @@ fn named_paths(page: &str) -> Vec<String> {
 #[test]
 fn the_architecture_and_the_recipes_name_files_that_exist() {
     let known: Vec<_> = CODE.into_iter().flat_map(paths).collect();
-    for page in ["docs/architecture.md", "CONTRIBUTING.md"] {
+    for page in ["docs/architecture.md", "docs/recipes.md", "CONTRIBUTING.md"] {
         let named = named_paths(&read(page));
-        assert!(named.len() > 15, "only {} paths were found in {page}", named.len());
+        assert!(named.len() > 10, "only {} paths were found in {page}", named.len());
         for path in named {
             let end = format!("/{path}");
             let exists =
@@ -177,7 +177,7 @@ fn named_tests(text: &str) -> Vec<&str> {
 #[test]
 fn pages_name_tests_that_exist() {
     let tests = tests();
-    for page in ["docs/security.md", "docs/reliability.md"] {
+    for page in ["petstore/tests/threats.md", "petstore/tests/faults.md"] {
         let text = read(page);
         let named = named_tests(&text);
         assert!(named.len() > 25, "only {} tests are named in {page}", named.len());
@@ -188,10 +188,10 @@ fn pages_name_tests_that_exist() {
 }
 
 #[test]
-fn every_fault_of_the_reliability_page_has_a_test_and_a_clause_of_the_contract() {
+fn every_injected_fault_has_a_test_and_a_clause_of_the_contract() {
     let (clauses, mut faults) = (clauses(), 0);
-    let page = read("docs/reliability.md");
-    let (tests_of_faults, _) = page.split_once("## Alerts").expect("a section about alerts");
+    let page = read("petstore/tests/faults.md");
+    let (tests_of_faults, _) = page.split_once("## Long runs").expect("a section about long runs");
     for row in tests_of_faults.lines().filter(|line| line.starts_with("| ")).skip(1) {
         let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
         let [fault, _, _, promise, _, tests] = cells[..] else { panic!("not six cells: {row}") };

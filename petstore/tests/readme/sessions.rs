@@ -1,6 +1,11 @@
 //! Sessions of the pages: every line is executed, and the calls of gRPC exist.
 
-use std::{collections::BTreeSet, path::Path, process::Command};
+use std::{
+    collections::BTreeSet,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use petstore_testkit::{
     free_port,
@@ -10,8 +15,8 @@ use petstore_testkit::{
 use crate::{ROOT, descriptor, pages, read};
 
 /// Sessions that the tests of this file execute, each on the page that has its marker.
-const EXECUTED_HERE: [&str; 7] =
-    ["curl", "operate", "operator", "operator-elsewhere", "bulk", "backup", "production"];
+const EXECUTED_HERE: [&str; 8] =
+    ["curl", "api", "operate", "operator", "operator-elsewhere", "bulk", "backup", "production"];
 
 /// Sessions that `scripts/test --full` executes, because they need other tools.
 const EXECUTED_BY_SCRIPTS: [&str; 6] = ["grpc", "certificates", "core", "gateway", "image", "compose"];
@@ -35,6 +40,61 @@ fn succeed(command: &mut Command) {
 #[test]
 fn the_first_session_works_as_its_page_says() {
     execute("curl");
+}
+
+#[test]
+fn the_session_of_the_guide_for_clients_works_as_its_page_says() {
+    execute("api");
+}
+
+#[test]
+fn the_service_prints_at_its_first_start_what_the_readme_shows() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_petstore"));
+    for port in ["HTTP", "GRPC", "ADMIN"] {
+        command.env(format!("PETSTORE_{port}_ADDR"), "127.0.0.1:0");
+    }
+    let command = command.current_dir(&folder).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut service = command.spawn().unwrap();
+    let mut lines = BufReader::new(service.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut printed = Vec::new();
+    while !printed.last().is_some_and(|line: &String| line.starts_with("Its operator")) {
+        printed.push(lines.next().expect("a line about the first operator"));
+    }
+    service.kill().unwrap();
+    service.wait().unwrap();
+    let mut printed = printed.join("\n");
+    for (label, port) in [("REST   http://", "8080"), ("gRPC   ", "50051"), ("admin  http://", "9090")] {
+        let (_, address) = printed.split_once(label).unwrap();
+        let address = address.split(['/', '\n']).next().unwrap().to_owned();
+        printed = printed.replace(&address, &format!("127.0.0.1:{port}"));
+    }
+    let readme = read("README.md");
+    let (_, shown) = readme.split_once("<!-- startup -->\n```\n").unwrap();
+    assert_eq!(printed, shown.split_once("\n```").unwrap().0);
+}
+
+/// Returns the programs of a page that are parts of a file, with its path.
+fn quoted_programs(page: &str) -> Vec<(String, String)> {
+    let quoted = page.split("<!-- from: ").skip(1);
+    quoted
+        .map(|rest| {
+            let (path, rest) = rest.split_once(" -->\n```").unwrap();
+            let (_, rest) = rest.split_once('\n').unwrap();
+            (path.to_owned(), rest.split_once("\n```").unwrap().0.to_owned())
+        })
+        .collect()
+}
+
+/// `scripts/sdk/run` executes these files.
+#[test]
+fn programs_of_the_guide_for_clients_are_those_of_the_tested_sessions() {
+    let quoted = quoted_programs(&read("docs/api.md"));
+    assert_eq!(quoted.len(), 5);
+    for (path, program) in quoted {
+        let lines = |text: &str| text.lines().map(str::trim).collect::<Vec<_>>().join("\n");
+        assert!(lines(&read(&path)).contains(&lines(&program)), "{path} has no such lines:\n{program}");
+    }
 }
 
 #[test]
@@ -68,7 +128,7 @@ async fn the_production_session_works_as_its_page_says() {
     let redis = RedisServer::start(RedisOptions::default()).await;
     let mut command = session_command("production");
     let of_servers = [(5432, postgres.address().port()), (6379, redis.address().port())];
-    let of_processes = [8080, 50051, 9090, 9091].map(|port| (port, free_port()));
+    let of_processes = [8080, 8081, 50051, 50052, 9090, 9091, 9092, 9093].map(|port| (port, free_port()));
     command.args(of_servers.iter().chain(&of_processes).map(|(port, real)| format!("{port}={real}")));
     command.envs([("PGHOST", "127.0.0.1"), ("PGUSER", "postgres")]);
     command.env("PGPORT", postgres.address().port().to_string());
@@ -110,15 +170,15 @@ fn calls(page: &str, program: &str) -> Vec<Call> {
 
 #[test]
 fn the_grpcurl_lines_make_the_calls_that_the_buf_lines_make() {
-    let (buf, grpcurl) = (calls("README.md", "buf curl"), calls("docs/clients.md", "grpcurl"));
-    assert_eq!(buf.len(), 4);
+    let (buf, grpcurl) = (calls("docs/api.md", "buf curl"), calls("docs/api.md", "grpcurl"));
+    assert_eq!(buf.len(), 3);
     assert_eq!(grpcurl[0], Call { method: "list".to_owned(), data: None });
     assert_eq!(buf[1..], grpcurl[1..]);
 }
 
 #[test]
 fn the_grpcurl_lines_name_methods_and_fields_that_exist() {
-    for call in &calls("docs/clients.md", "grpcurl")[1..] {
+    for call in &calls("docs/api.md", "grpcurl")[1..] {
         descriptor::assert_request(&call.method, call.data.as_ref().unwrap());
     }
 }

@@ -1,6 +1,6 @@
-//! The table of settings, from clap's own definitions.
+//! The tables of settings, from clap's own definitions.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use clap::Arg;
 
@@ -16,17 +16,66 @@ struct Row {
     commands: Vec<String>,
 }
 
-/// Returns every setting of every command, as the Markdown table in `docs/settings.md` shows it.
-pub(crate) fn settings_table() -> String {
-    let mut table =
-        String::from("| Flag | Variable | Default | Commands | Meaning |\n|---|---|---|---|---|\n");
-    for row in rows() {
-        let Row { flag, variable, default, meaning, commands } = row;
-        let commands = commands.join(", ");
-        // Writing to a String cannot fail.
-        let _ = writeln!(table, "| `{flag}` | `{variable}` | {default} | {commands} | {meaning} |");
+/// Sentences of the help texts that the page says once for all settings, and what stands for them.
+const SAID_ONCE: [(&str, &str); 5] = [
+    ("; may be repeated, separated by commas in the variable", " (list)"),
+    (". May be repeated; separated by commas in the variable", " (list)"),
+    (". A URL with a password is accepted only from the variable or from --database-url-file", ""),
+    (". A URL with a password is accepted only from the variable or from --replica-url-file", ""),
+    (". A URL with a password is accepted only from the variable or from --redis-url-file", ""),
+];
+
+/// Headings of the tables, in their order.
+const GROUPS: [&str; 6] = [
+    "Every process: `serve`, `core`, `gateway`",
+    "REST and rate limits: `serve`, `gateway`",
+    "Core: `serve`, `core`",
+    "Database: `serve`, `core` and commands on the store",
+    "Calls to a core: gateways and commands",
+    "Commands only",
+];
+
+impl Row {
+    /// Returns the table that it belongs to.
+    fn group(&self) -> &'static str {
+        let has = |command: &str| self.commands.iter().any(|known| known == command);
+        let [every, rest, core, database, calls, commands] = GROUPS;
+        match (has("serve"), has("core"), has("gateway"), has("backup"), has("account")) {
+            (true, true, true, false, false) => every,
+            (true, false, true, false, false) => rest,
+            (true, true, false, false, false) => core,
+            (true, true, false, true, true) => database,
+            (_, _, true, false, true) => calls,
+            (false, false, false, false, _) => commands,
+            _ => panic!("{self:?} belongs to no table of the settings"),
+        }
     }
-    table
+
+    /// Returns the flag, and its command if it has only one.
+    fn name(&self) -> String {
+        match &self.commands[..] {
+            [command] => format!("`{}` ({command})", self.flag),
+            _ => format!("`{}`", self.flag),
+        }
+    }
+}
+
+/// Returns every setting of every command, as the Markdown tables in `docs/settings.md` show it.
+pub(crate) fn settings_tables() -> String {
+    let (mut tables, rows) = (String::new(), rows());
+    for group in GROUPS {
+        // Writing to a String cannot fail.
+        let _ = writeln!(tables, "\n## {group}\n\n| Flag | Default | Meaning |\n|---|---|---|");
+        for row in rows.iter().filter(|row| row.group() == group) {
+            let _ = writeln!(tables, "| {} | {} | {} |", row.name(), row.default, row.meaning);
+        }
+    }
+    tables + "\n"
+}
+
+/// Returns the flags and variables of every setting.
+pub(crate) fn setting_names() -> BTreeSet<String> {
+    rows().into_iter().flat_map(|row| [row.flag, row.variable]).collect()
 }
 
 fn rows() -> Vec<Row> {
@@ -56,22 +105,21 @@ fn row(arg: &Arg) -> Option<Row> {
         }
     };
     let meaning = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    let meaning = SAID_ONCE.iter().fold(meaning, |meaning, (text, instead)| meaning.replace(text, instead));
     Some(Row { flag, variable, default, meaning: meaning.replace('|', "\\|"), commands: Vec::new() })
 }
 
 #[test]
 fn a_setting_that_commands_share_is_one_row() {
-    let table = settings_table();
-    assert_eq!(table.matches("| `--database-url` |").count(), 1, "{table}");
-    assert!(
-        table.contains("| `--drain-deadline` | `PETSTORE_DRAIN_DEADLINE` | `20s` | serve, core, gateway |"),
-        "{table}"
-    );
+    let tables = settings_tables();
+    assert_eq!(tables.matches("| `--database-url` |").count(), 1, "{tables}");
+    assert!(tables.contains("| `--drain-deadline` | `20s` |"), "{tables}");
+    assert_eq!(tables.matches("| `--environment` (key) |").count(), 2, "{tables}");
 }
 
 #[test]
-fn every_row_has_five_columns() {
-    for line in settings_table().lines() {
-        assert_eq!(line.replace("\\|", "").matches('|').count(), 6, "{line}");
+fn every_row_has_three_columns() {
+    for line in settings_tables().lines().filter(|line| line.starts_with('|')) {
+        assert_eq!(line.replace("\\|", "").matches('|').count(), 4, "{line}");
     }
 }

@@ -1,0 +1,74 @@
+//! Word budgets of the pages: each has a maximum, and so has what one reader needs. Words are counted as by
+//! `wc -w`.
+
+use crate::{paths, read};
+
+/// Pages of a developer of clients.
+const CALL_IT: [(&str, usize); 4] =
+    [("README.md", 650), ("docs/api.md", 2_000), ("docs/contract.md", 3_950), ("docs/errors.md", 1_700)];
+/// Pages of a developer of the service. The decisions are read one at a time.
+const CHANGE_IT: [(&str, usize); 5] = [
+    ("CONTRIBUTING.md", 1_450),
+    ("docs/architecture.md", 1_900),
+    ("docs/performance.md", 2_750),
+    ("docs/recipes.md", 650),
+    ("docs/releasing.md", 280),
+];
+/// Pages of an operator. Of those about one platform the longest one is counted, because nobody needs both.
+const RUN_IT: [(&str, usize); 9] = [
+    ("deploy/README.md", 320),
+    ("deploy/kubernetes/README.md", 250),
+    ("docs/bulk.md", 350),
+    ("docs/limits.md", 760),
+    ("docs/operations.md", 2_250),
+    ("docs/reliability.md", 730),
+    ("docs/running.md", 2_450),
+    ("docs/settings.md", 1_340),
+    ("docs/troubleshooting.md", 1_270),
+];
+/// Pages that few need.
+const FOR_FEW: [(&str, usize); 2] = [("deploy/systemd/README.md", 180), ("docs/security.md", 330)];
+/// Maximum number of words of all pages of one reader.
+const OF_ONE_READER: usize = 9_500;
+
+/// Maximum number of words of all pages.
+const OF_ALL: usize = 25_200;
+
+fn words(page: &str) -> usize {
+    read(page).split_whitespace().count()
+}
+
+/// Returns every page with its maximum.
+fn budgets() -> impl Iterator<Item = (&'static str, usize)> {
+    CALL_IT.into_iter().chain(RUN_IT).chain(FOR_FEW).chain(CHANGE_IT)
+}
+
+#[test]
+fn every_page_has_a_budget() {
+    let is_page = |path: &&String| path.ends_with(".md") && path.matches('/').count() == 1;
+    for page in paths("docs").iter().filter(is_page) {
+        assert!(budgets().any(|(known, _)| known == page), "{page} has no budget");
+    }
+}
+
+#[test]
+fn no_page_is_longer_than_its_budget() {
+    for (page, max) in budgets() {
+        let words = words(page);
+        assert!(words <= max, "{page} has {words} words, more than {max}: shorten it, or move what few need");
+    }
+}
+
+#[test]
+fn one_reader_can_read_everything() {
+    for pages in [&CALL_IT[..], &RUN_IT, &CHANGE_IT] {
+        let words: usize = pages.iter().map(|(page, _)| words(page)).sum();
+        assert!(words <= OF_ONE_READER, "{} and the pages beside it have {words} words", pages[0].0);
+    }
+}
+
+#[test]
+fn all_pages_together_are_within_their_budget() {
+    let words: usize = budgets().map(|(page, _)| words(page)).sum();
+    assert!(words <= OF_ALL, "the pages have {words} words");
+}
