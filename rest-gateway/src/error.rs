@@ -17,7 +17,7 @@ use serde::Serialize;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-use crate::rate_limit::{BanCause, Decision, LimiterUnavailable, Outcome};
+use petstore_rate_limit::{BanCause, Decision, LimiterUnavailable, Outcome};
 
 errors! {
     /// Reason for an Error body in place of the requested answer. `Display` is the body's `message`, which is

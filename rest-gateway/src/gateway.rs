@@ -17,9 +17,9 @@ use crate::{
     cors::CorsOrigin,
     keys::KeyResolver,
     metrics::{Figures, Metrics},
-    rate_limit::RateLimiter,
     usage::UsageCounter,
 };
+use petstore_rate_limit::RateLimiter;
 
 /// Options of a gateway that an operator chooses.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ pub use petstore_proto::internal::v1::Plan;
 
 pub(crate) use self::bans::LastBan;
 pub use self::resolver::KeyResolver;
-use crate::rate_limit::{Decision, Outcome, Quota};
+use petstore_rate_limit::{Decision, Outcome, Quota};
 
 /// Returns the name of the plan; `None` if it is of a newer core.
 pub(crate) const fn plan_word(plan: Plan) -> Option<&'static str> {
@@ -151,7 +151,7 @@ mod tests {
     use petstore_clock::UnixMillis;
 
     use super::*;
-    use crate::rate_limit::{Scope, WindowView};
+    use petstore_rate_limit::{Scope, WindowView};
 
     fn decide(reads: &EarlyReads, outcome: Outcome, minute: u64, day: u64) {
         let window = |remaining| WindowView { limit: 60, remaining, resets_at: UnixMillis(0) };

@@ -18,7 +18,6 @@ mod metrics;
 mod openapi;
 mod operation;
 mod pipeline;
-pub mod rate_limit;
 mod representation;
 mod request_body;
 mod request_id;

@@ -15,8 +15,8 @@ pub(crate) use self::figures::Figures;
 use crate::{
     keys::{Plan, plan_word},
     operation::Operation,
-    rate_limit::{Decision, LimitKey, LimiterUnavailable, Outcome, Scope, WindowView},
 };
+use petstore_rate_limit::{Decision, LimitKey, LimiterUnavailable, Outcome, Scope, WindowView};
 
 metrics! {
     /// Metrics of one gateway.

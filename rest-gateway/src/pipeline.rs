@@ -39,9 +39,9 @@ use crate::{
     gateway::GatewayState,
     keys::{EarlyRead, KnownKey, UnusableKey},
     operation::{Access, Id, Operation, is_versioned},
-    rate_limit::{Decision, LimitStatus},
     request_id::{Caller, RequestId},
 };
+use petstore_rate_limit::{Decision, LimitStatus};
 
 /// A request in flight. Every step of the pipeline reads it.
 #[derive(Debug)]

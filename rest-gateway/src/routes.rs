@@ -28,10 +28,10 @@ use crate::{
     openapi,
     operation::{Id, allow},
     pipeline::{self, Admitted},
-    rate_limit::LimitStatus,
     request_id::Caller,
     server::App,
 };
+use petstore_rate_limit::LimitStatus;
 
 /// App of the public port, for [`server::serve`](crate::server::serve).
 ///

@@ -170,7 +170,8 @@ mod tests {
     use tower::{BoxError, ServiceExt, service_fn};
 
     use super::*;
-    use crate::{core_client::CoreTransport, keys::Plan, rate_limit::Quota};
+    use crate::{core_client::CoreTransport, keys::Plan};
+    use petstore_rate_limit::Quota;
 
     fn key() -> Arc<KnownKey> {
         let quota = Quota { per_minute: 60, per_day: 1_000 };

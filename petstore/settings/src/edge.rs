@@ -6,9 +6,9 @@ use clap::ArgAction;
 use petstore_api_key::Environment;
 use petstore_client_address::{Cidr, TrustedProxies};
 use petstore_clock::Clock;
-use petstore_gateway::{
-    CorsOrigin, GatewayOptions,
-    rate_limit::{OnRedisFailure, RedisDeadlines, RedisLimiter, RedisSettings, RedisUrl, ResilienceSettings},
+use petstore_gateway::{CorsOrigin, GatewayOptions};
+use petstore_rate_limit::{
+    OnRedisFailure, RedisDeadlines, RedisLimiter, RedisSettings, RedisUrl, ResilienceSettings,
 };
 use petstore_telemetry::traces::Traces;
 
@@ -141,7 +141,8 @@ impl LimiterSettings {
             return Ok(None);
         }
         let clock = self.redis_by_process_clock.then(|| clock.clone());
-        let limiter = RedisLimiter::new(RedisSettings { urls, deadlines: self.redis_deadlines, clock });
+        let deadlines = self.redis_deadlines;
+        let limiter = RedisLimiter::new(RedisSettings { urls, key_prefix: "pet:", deadlines, clock });
         limiter.map(Some).map_err(|reason| InvalidSetting::new("--redis-url", reason))
     }
 

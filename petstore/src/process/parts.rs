@@ -14,10 +14,10 @@ use petstore_core::{
 use petstore_gateway::{
     Gateway, RestApp,
     core_client::CoreTransport,
-    rate_limit::{
-        InProcessLimiter, RateLimiter, RedisLimiter, ResilienceSettings, ResilientLimiter, redis_metrics,
-    },
     server::{self, ConnectionMetrics, ConnectionSlots, Server, ServerLimits},
+};
+use petstore_rate_limit::{
+    InProcessLimiter, RateLimiter, RedisLimiter, ResilienceSettings, ResilientLimiter, redis_metrics,
 };
 use petstore_settings::{CoreAddressSettings, EdgeSettings, GrpcSettings, StoreSettings};
 use petstore_telemetry::metrics::{Collector, Collectors, IntGaugeVec, Sampled, gauges};

@@ -5,11 +5,9 @@ use std::{collections::BTreeMap, hint::black_box, process::Command, sync::Arc};
 use futures_util::FutureExt;
 use petstore_api_key::{ApiKey, List, PageToken};
 use petstore_clock::{Clock, UnixMillis};
-use petstore_gateway::{
-    bulk,
-    rate_limit::{InProcessLimiter, LimitKey, Quota, RateLimiter},
-};
+use petstore_gateway::bulk;
 use petstore_proto::v1::{Pet, PetStatus};
+use petstore_rate_limit::{InProcessLimiter, LimitKey, Quota, RateLimiter};
 use tempfile::TempDir;
 
 use crate::recorded::Costs;

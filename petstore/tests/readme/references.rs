@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use crate::{ROOT, files, pages, paths, read};
+use crate::{ROOT, files, pages, paths, read, source::CRATES};
 
 #[test]
 fn every_relative_link_names_an_existing_file_and_heading() {
@@ -124,8 +124,8 @@ fn clauses() -> BTreeSet<String> {
 #[test]
 fn the_code_cites_sections_of_the_contract_that_exist() {
     let (clauses, mut cited) = (clauses(), 0);
-    for folder in ["core-service/src", "rest-gateway/src", "petstore/src", "petstore/settings/src"] {
-        for (path, code) in files(folder) {
+    for folder in CRATES {
+        for (path, code) in files(&format!("{folder}/src")) {
             for section in cited_sections(&code) {
                 let exists = clauses.contains(section);
                 assert!(exists, "{path} cites {section:?} of the contract, which is not there");
@@ -136,24 +136,12 @@ fn the_code_cites_sections_of_the_contract_that_exist() {
     assert!(cited > 25, "only {cited} citations were found");
 }
 
-/// Folders with tests that pages may name.
-const TESTED: [&str; 9] = [
-    "core-service/src",
-    "crates/command-line/src",
-    "migrations/src",
-    "petstore/settings/src",
-    "petstore/src",
-    "petstore/tests/it",
-    "rest-gateway/src",
-    "testing/fuzz/src",
-    "testing/testkit/src",
-];
-
 /// Returns the name of every test, as `cargo test` writes it.
 fn tests() -> BTreeSet<String> {
     let mut tests = BTreeSet::new();
-    for folder in TESTED {
-        for (path, code) in files(folder) {
+    let units = CRATES.map(|folder| format!("{folder}/src"));
+    for folder in units.into_iter().chain(["petstore/tests/it".to_owned()]) {
+        for (path, code) in files(&folder) {
             let modules = path[folder.len() + 1..].trim_end_matches(".rs").split('/');
             let mut modules: Vec<_> = modules.filter(|part| !["lib", "main", "mod"].contains(part)).collect();
             let (code, inline) = code.split_once("\nmod tests {").unwrap_or((&code, ""));

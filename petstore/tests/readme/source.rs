@@ -8,13 +8,14 @@ use std::{
 use crate::files;
 
 /// Crates, whose code is in `src` below.
-pub(crate) const CRATES: [&str; 15] = [
+pub(crate) const CRATES: [&str; 16] = [
     "core-service",
     "crates/api-key",
     "crates/client-address",
     "crates/clock",
     "crates/command-line",
     "crates/plans",
+    "crates/rate-limit",
     "crates/telemetry",
     "migrations",
     "petstore",

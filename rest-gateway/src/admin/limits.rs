@@ -20,12 +20,8 @@ use super::{
     finished, in_path,
     method::{AdminMethod, Binding},
 };
-use crate::{
-    error::ApiError,
-    json::usage::limit_status,
-    pipeline,
-    rate_limit::{LimitKey, Quota},
-};
+use crate::{error::ApiError, json::usage::limit_status, pipeline};
+use petstore_rate_limit::{LimitKey, Quota};
 
 pub(super) const PATH: &str = "/admin/v1/accounts/{account}/limits";
 

@@ -18,7 +18,8 @@ use tonic_types::{ErrorDetails, StatusExt};
 use tower::{BoxError, ServiceExt, service_fn};
 
 use super::*;
-use crate::{GatewayOptions, core_client::CoreTransport, rate_limit::InProcessLimiter};
+use crate::{GatewayOptions, core_client::CoreTransport};
+use petstore_rate_limit::InProcessLimiter;
 
 /// Calls as the core received them: path, header fields and message.
 type Calls = Arc<Mutex<Vec<(String, HeaderMap, Vec<u8>)>>>;

@@ -7,7 +7,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
 use super::*;
-use crate::rate_limit::{BanCause, BanPeriod, Scope, WindowView};
+use petstore_rate_limit::{BanCause, BanPeriod, Scope, WindowView};
 
 fn status_with(code: Code, reason: &str, domain: &str, delay: Option<Duration>) -> Status {
     let mut details = ErrorDetails::with_error_info(reason, domain, HashMap::new());

@@ -10,7 +10,7 @@ use petstore_proto::internal::v1 as internal;
 use tokio::sync::Notify;
 
 use super::KnownKey;
-use crate::rate_limit::{BanCause, BanPeriod};
+use petstore_rate_limit::{BanCause, BanPeriod};
 
 /// The last ban of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,7 +157,7 @@ mod tests {
     use petstore_proto::internal::v1::Plan;
 
     use super::*;
-    use crate::rate_limit::Quota;
+    use petstore_rate_limit::Quota;
 
     const START: UnixMillis = UnixMillis(1_795_200_000_000);
     const SECOND: Duration = Duration::from_secs(1);

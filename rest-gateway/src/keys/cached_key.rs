@@ -16,7 +16,7 @@ use petstore_telemetry::metrics;
 use petstore_telemetry::metrics::{IntCounterVec, counters};
 
 use super::{EarlyReads, KeyError, KnownKey, LastBan, changes::Stamp};
-use crate::rate_limit::Quota;
+use petstore_rate_limit::Quota;
 
 /// The core's answer about a key that exists, or did exist.
 #[derive(Debug)]

@@ -19,7 +19,8 @@ use super::{
     core::{CoreAway, KeyService},
     lookups::{Lookups, Purpose, SingleFlight},
 };
-use crate::{core_client::TracedTransport, rate_limit::RateLimiter};
+use crate::core_client::TracedTransport;
+use petstore_rate_limit::RateLimiter;
 
 /// Maximum number of cached keys.
 const MAX_KNOWN: u64 = 50_000;

@@ -4,6 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use petstore_client_address::ClientAddress;
 use petstore_clock::UnixMillis;
+use petstore_rate_limit::{
+    BanCause, Decision, LimitKey, LimitStatus, LimiterUnavailable, Outcome, Quota, Scope, WindowView,
+};
 
 use super::RequestContext;
 use crate::{
@@ -11,11 +14,14 @@ use crate::{
     gateway::GatewayState,
     keys::{KeyError, KnownKey, LastBan, UnusableKey},
     operation::Counts,
-    rate_limit::{
-        ADDRESS_QUOTA, BanCause, Decision, LimitKey, LimitStatus, LimiterUnavailable, Outcome, Quota, Scope,
-        USAGE_QUOTA, WindowView,
-    },
 };
+
+/// Quota of a client address without a valid key.
+const ADDRESS_QUOTA: Quota = Quota { per_minute: 600, per_day: 100_000 };
+
+/// Quota of an account's requests for its own usage. A day at the limit of the minute
+/// stays below that of the day.
+const USAGE_QUOTA: Quota = Quota { per_minute: 60, per_day: 100_000 };
 
 /// Verdict on a request, with the counters that it is based on.
 pub(super) struct Admission {

@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::rate_limit::{Decision, Scope, put_number};
+use petstore_rate_limit::{Decision, Scope, put_number};
 
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
@@ -44,7 +44,7 @@ mod tests {
     use petstore_clock::UnixMillis;
 
     use super::*;
-    use crate::rate_limit::{Outcome, WindowView};
+    use petstore_rate_limit::{Outcome, WindowView};
 
     fn decision(scope: Scope) -> Decision {
         Decision {

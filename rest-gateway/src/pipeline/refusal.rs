@@ -9,9 +9,9 @@ use crate::{
     error::ApiError,
     gateway::GatewayState,
     operation::Counts,
-    rate_limit::{BanCause, DAY, Decision, MINUTE, Outcome, WindowView},
     usage::{RefusedBy, Who},
 };
+use petstore_rate_limit::{BanCause, DAY, Decision, MINUTE, Outcome, WindowView};
 
 /// Records the refusal, unless the request was malformed or a part of the service is unavailable.
 pub(super) fn note(
@@ -71,7 +71,7 @@ mod tests {
     use petstore_clock::UnixMillis;
 
     use super::{RefusalCause as C, *};
-    use crate::rate_limit::{BanPeriod, Scope};
+    use petstore_rate_limit::{BanPeriod, Scope};
 
     const NOW: UnixMillis = UnixMillis(1_795_200_380_000);
 

@@ -16,9 +16,9 @@ use crate::{
     keys::KnownKey,
     metrics::RequestOutcome,
     operation::{Access, Counts, Id},
-    rate_limit::Decision,
     request_id::X_REQUEST_ID,
 };
+use petstore_rate_limit::Decision;
 
 /// Returns the answer as it is sent. `decision` is `None` if nothing was counted.
 pub(super) async fn complete(

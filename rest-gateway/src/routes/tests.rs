@@ -10,7 +10,8 @@ use serde_json::Value;
 use tower::{BoxError, service_fn, util::BoxCloneSyncService};
 
 use super::*;
-use crate::{GatewayOptions, rate_limit::InProcessLimiter};
+use crate::GatewayOptions;
+use petstore_rate_limit::InProcessLimiter;
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 

@@ -1,7 +1,7 @@
 //! Target of replies of Redis: bytes of its protocol (RESP).
 
 use petstore_core::domain::Quota;
-use petstore_gateway::rate_limit::{Decision, LimitStatus, Outcome, fuzz_reply};
+use petstore_rate_limit::{Decision, LimitStatus, Outcome, fuzz_reply};
 
 const QUOTA: Quota = Quota { per_minute: 60, per_day: 1_000 };
 

@@ -10,10 +10,8 @@ use petstore_proto::internal::v1::{KeyState, KeyUse};
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::{
-    keys::testing::CoreDouble,
-    rate_limit::{BanPeriod, InProcessLimiter, Quota},
-};
+use crate::keys::testing::CoreDouble;
+use petstore_rate_limit::{BanPeriod, InProcessLimiter, Quota};
 
 mod reports;
 

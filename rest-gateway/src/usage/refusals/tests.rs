@@ -4,7 +4,8 @@ use http::{HeaderMap, HeaderValue};
 use petstore_clock::Clock;
 
 use super::*;
-use crate::{keys::Plan, rate_limit::Quota};
+use crate::keys::Plan;
+use petstore_rate_limit::Quota;
 
 const MINUTE: i64 = 30_000_000;
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use petstore_gateway::rate_limit::RedisDeadlines;
+use petstore_rate_limit::RedisDeadlines;
 use petstore_settings::LimiterSettings;
 use petstore_test_servers::servers::{RedisCluster, RedisOptions, RedisServer};
 

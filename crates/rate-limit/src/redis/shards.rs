@@ -1,0 +1,234 @@
+//! Parts of Redis that may fail independently: the one server, or each shard of a Cluster.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use parking_lot::RwLock;
+use redis::{Value, cluster_routing::Slot};
+
+use super::{
+    RedisSettings,
+    batch::StepQueue,
+    connection::Connection,
+    error::RedisCallError,
+    step::{Reply, Step},
+};
+use crate::LimitKey;
+
+/// The one server, or a shard of a Cluster.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    /// Address of the shard's primary, as the Cluster reports it; empty for the one server.
+    pub(crate) node: Arc<str>,
+    path: Path,
+    probe: Step,
+}
+
+#[derive(Debug)]
+enum Path {
+    /// Waiting decisions share calls of the one server.
+    Batched(StepQueue),
+    /// Each decision is a separate call, pipelined, because a call may touch only one slot of a Cluster.
+    Single(Arc<Connection>),
+}
+
+impl Shard {
+    /// Runs the step.
+    pub(super) async fn run(&self, step: Step) -> Result<Reply, RedisCallError> {
+        match &self.path {
+            Path::Batched(queue) => queue.run(step).await,
+            Path::Single(connection) => {
+                // A separate task, so that a connection is made even if that takes longer than a decision
+                // may.
+                let connection = Arc::clone(connection);
+                let call = tokio::spawn(async move {
+                    match connection.run(std::slice::from_ref(&step)).await {
+                        Err(RedisCallError::SlotMoving) => connection.run(&[step.with_one_key()]).await,
+                        replies => replies,
+                    }
+                });
+                let mut replies = call.await.unwrap_or(Err(RedisCallError::Unreachable))?;
+                replies.pop().unwrap_or(Err(RedisCallError::Protocol))
+            }
+        }
+    }
+
+    /// Decides on a request that belongs to no account.
+    pub(super) async fn probe(&self) -> Result<Reply, RedisCallError> {
+        self.run(self.probe.clone()).await
+    }
+
+    /// Returns the connection on which the shard's calls are made.
+    pub(super) fn connection(&self) -> &Connection {
+        match &self.path {
+            Path::Batched(queue) => queue.connection(),
+            Path::Single(connection) => connection,
+        }
+    }
+}
+
+/// All shards.
+#[derive(Debug)]
+pub(super) struct Shards {
+    /// The one server, or a Cluster of which nothing else is known yet.
+    whole: Arc<Shard>,
+    cluster: Option<Cluster>,
+}
+
+#[derive(Debug)]
+struct Cluster {
+    settings: RedisSettings,
+    known: RwLock<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// First slot, last slot and primary of each range, as the Cluster reported them.
+    ranges: Vec<(u16, u16, Arc<str>)>,
+    by_node: HashMap<Arc<str>, Arc<Shard>>,
+    by_slot: HashMap<Slot, Arc<Shard>>,
+}
+
+impl Shards {
+    /// Creates the shards that these settings name.
+    ///
+    /// # Errors
+    /// The fault of the URLs, if they do not belong together.
+    pub(super) fn new(settings: RedisSettings) -> Result<Self, &'static str> {
+        let connection = Connection::new(settings.clone())?;
+        let probe = Step::probe(settings.key_prefix, "probe");
+        let (path, cluster) = if connection.is_cluster() {
+            (Path::Single(Arc::new(connection)), Some(Cluster { settings, known: RwLock::default() }))
+        } else {
+            (Path::Batched(StepQueue::new(connection)), None)
+        };
+        Ok(Self { whole: Arc::new(Shard { node: "".into(), path, probe }), cluster })
+    }
+
+    /// Returns the shard that keeps the counters of `limit_key`.
+    pub(super) fn of(&self, limit_key: &LimitKey) -> Arc<Shard> {
+        let Some(cluster) = &self.cluster else { return Arc::clone(&self.whole) };
+        let slot = Slot::for_key(Step::read("", limit_key).key()); // with any installation
+        let known = cluster.known.read();
+        Arc::clone(known.by_slot.get(&slot).unwrap_or(&self.whole))
+    }
+
+    /// Returns all shards that are known, or the placeholder for them.
+    pub(super) fn all(&self) -> Vec<Arc<Shard>> {
+        let Some(cluster) = &self.cluster else { return vec![Arc::clone(&self.whole)] };
+        let known = cluster.known.read();
+        if known.by_node.is_empty() {
+            return vec![Arc::clone(&self.whole)];
+        }
+        known.by_node.values().cloned().collect()
+    }
+
+    /// Returns the connection for calls that belong to no shard.
+    pub(super) fn connection(&self) -> &Connection {
+        self.whole.connection()
+    }
+
+    /// Asks a Cluster for its shards.
+    pub(super) async fn learn(&self) -> Result<(), RedisCallError> {
+        let Some(cluster) = &self.cluster else { return Ok(()) };
+        let answer = self.connection().send(redis::cmd("CLUSTER").arg("SLOTS")).await?;
+        let ranges = slot_ranges(&answer);
+        let mut known = cluster.known.write();
+        if known.ranges != ranges {
+            *known = cluster.shards(ranges, &known.by_node);
+        }
+        Ok(())
+    }
+}
+
+impl Cluster {
+    /// Returns the shards with these slots. Shards that were there before keep their connection. A connection
+    /// to a Cluster is disturbed by calls to each node that is down, so each shard has a separate one.
+    fn shards(&self, ranges: Vec<(u16, u16, Arc<str>)>, before: &HashMap<Arc<str>, Arc<Shard>>) -> Known {
+        let mut known = Known::default();
+        for (first, last, node) in &ranges {
+            let shard = match known.by_node.get(node) {
+                Some(shard) => Arc::clone(shard),
+                None => match self.shard(node, &ranges, before.get(node)) {
+                    Some(shard) => Arc::new(shard),
+                    None => continue,
+                },
+            };
+            known.by_node.insert(Arc::clone(node), Arc::clone(&shard));
+            let slots = (*first..=*last).filter_map(Slot::new);
+            known.by_slot.extend(slots.map(|slot| (slot, Arc::clone(&shard))));
+        }
+        known.ranges = ranges;
+        known
+    }
+
+    /// Returns the shard of a node, with a probe in the slots that it has now, on the connection that it had
+    /// before.
+    fn shard(
+        &self,
+        node: &Arc<str>,
+        ranges: &[(u16, u16, Arc<str>)],
+        before: Option<&Arc<Shard>>,
+    ) -> Option<Shard> {
+        let own: HashSet<Slot> = ranges
+            .iter()
+            .filter(|(.., of)| of == node)
+            .flat_map(|(first, last, _)| (*first..=*last).filter_map(Slot::new))
+            .collect();
+        let mut tags = (0..1_000_000_u32).map(|number| format!("probe{number}"));
+        let tag = tags.find(|tag| own.contains(&Slot::for_key(tag)))?;
+        let connection = match before.map(|shard| &shard.path) {
+            Some(Path::Single(connection)) => Arc::clone(connection),
+            Some(Path::Batched(_)) | None => Arc::new(Connection::new(self.settings.clone()).ok()?),
+        };
+        let probe = Step::probe(self.settings.key_prefix, &tag);
+        Some(Shard { node: Arc::clone(node), path: Path::Single(connection), probe })
+    }
+}
+
+/// Parses the answer to `CLUSTER SLOTS`: the first and last slot of each range, and the primary's address.
+fn slot_ranges(answer: &Value) -> Vec<(u16, u16, Arc<str>)> {
+    let Value::Array(ranges) = answer else { return Vec::new() };
+    let read = |range: &Value| {
+        let Value::Array(range) = range else { return None };
+        let [Value::Int(first), Value::Int(last), Value::Array(primary), ..] = &range[..] else {
+            return None;
+        };
+        let host = match primary.first()? {
+            Value::BulkString(host) => String::from_utf8_lossy(host).into_owned(),
+            _ => String::new(), // the host that answered
+        };
+        let Value::Int(port) = primary.get(1)? else { return None };
+        Some((u16::try_from(*first).ok()?, u16::try_from(*last).ok()?, format!("{host}:{port}").into()))
+    };
+    ranges.iter().filter_map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RedisDeadlines;
+
+    #[tokio::test]
+    async fn a_node_whose_slots_moved_is_probed_in_those_it_has_now_on_its_connection() {
+        let urls = ["redis://127.0.0.1:1", "redis://127.0.0.1:2"].map(|url| url.parse().unwrap());
+        let deadlines = RedisDeadlines::default();
+        let settings = RedisSettings { urls: urls.into(), key_prefix: "pet:", deadlines, clock: None };
+        let shards = Shards::new(settings).unwrap();
+        let cluster = shards.cluster.unwrap();
+        let ranges =
+            |ranges: [(u16, u16, &str); 2]| ranges.map(|(first, last, node)| (first, last, node.into()));
+        let before = cluster.shards(ranges([(0, 8_191, "a"), (8_192, 16_383, "b")]).into(), &HashMap::new());
+        let after = cluster.shards(ranges([(0, 8_191, "b"), (8_192, 16_383, "a")]).into(), &before.by_node);
+        for known in [&before, &after] {
+            for (node, shard) in &known.by_node {
+                assert_eq!(known.by_slot[&Slot::for_key(shard.probe.key())].node, *node);
+            }
+        }
+        for (node, shard) in &after.by_node {
+            assert!(std::ptr::eq(shard.connection(), before.by_node[node].connection()), "{node}");
+        }
+    }
+}

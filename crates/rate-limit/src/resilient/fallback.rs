@@ -1,0 +1,128 @@
+//! Fallback limiter of a gateway while the shared counters are unreachable.
+
+use std::{
+    num::NonZeroU16,
+    sync::atomic::{AtomicI64, Ordering},
+};
+
+use petstore_clock::{Clock, UnixMillis};
+
+use crate::{
+    Decision, LimitKey, LimitStatus, Quota,
+    counters::CounterStore,
+    policy::{self, AbuseState, Record},
+    windows::{Window, Windows},
+};
+
+/// Limiter that limits each caller to this gateway's share: `max(1, limit ÷ gateways)` a window, rounded
+/// down.
+///
+/// It starts from the last shared count that this gateway saw in the running window. It takes one gateway's
+/// part of the count of all gateways, `used ÷ gateways` rounded up, as used of its share. So
+///
+/// - a caller that had used up the limit stays refused until the window ends;
+/// - gateways that all saw the last count admit together no more than was left of the limit;
+/// - regardless of what they saw, and of how often the shared counters come and go within a window, the
+///   requests that a gateway admits on its own in a window stay within its share: the total within `limit +
+///   gateways × share`;
+/// - with one gateway, counting continues unchanged.
+///
+/// Time continues from the shared counters' time, so the end of a window does not change.
+#[derive(Debug)]
+pub(super) struct Fallback {
+    clock: Clock,
+    gateways: NonZeroU16,
+    /// Time by which the shared counters' clock was ahead of this gateway's when it was last seen, in
+    /// milliseconds. It may be too long by the duration of the answer, but not too short.
+    ahead: AtomicI64,
+    /// Counts of all gateways, as the shared counters last showed them.
+    seen: CounterStore,
+    /// Requests that this gateway admitted on its own, and the strikes of that time. They are kept when the
+    /// shared counters return, because those did not count them.
+    own: CounterStore,
+}
+
+impl Fallback {
+    pub(super) fn new(clock: Clock, gateways: NonZeroU16) -> Self {
+        let (seen, own) = (CounterStore::bounded(), CounterStore::bounded());
+        Self { clock, gateways, ahead: AtomicI64::new(0), seen, own }
+    }
+
+    /// Returns this gateway's time, which must be taken before the shared counters are asked.
+    pub(super) fn local_time(&self) -> UnixMillis {
+        self.clock.now()
+    }
+
+    /// Records the shared counters' time, as they answered a question that was asked at `asked_at` by this
+    /// gateway's clock.
+    pub(super) fn learn_time(&self, now: UnixMillis, asked_at: UnixMillis) {
+        self.ahead.store(now.0.cast_signed().wrapping_sub(asked_at.0.cast_signed()), Ordering::Relaxed);
+    }
+
+    /// Records a decision of the shared counters, which were asked at `asked_at`.
+    pub(super) fn learn(&self, limit_key: &LimitKey, decision: &Decision, asked_at: UnixMillis) {
+        self.learn_time(decision.now, asked_at);
+        let shown = Windows::shown(decision.minute, decision.day);
+        // Answers may overtake each other. The later window and the higher count are the valid ones.
+        let learn = |known: Record, now: UnixMillis| {
+            (
+                (),
+                Record {
+                    windows: known.windows.at(now.0).combined(Window::latest, shown),
+                    abuse: AbuseState::default(),
+                },
+            )
+        };
+        self.seen.update(limit_key, || decision.now, learn);
+    }
+
+    /// Returns the answer that the shared counters would give by their last known counts, at their time.
+    pub(super) fn as_seen(&self, limit_key: &LimitKey, quota: Quota) -> LimitStatus {
+        policy::inspect(self.seen.record(limit_key), quota, UnixMillis(0), self.now())
+    }
+
+    /// Decides on one request by this gateway's own counts.
+    pub(super) fn take(&self, limit_key: &LimitKey, quota: Quota, settled_at: UnixMillis) -> Decision {
+        let seen = self.seen.record(limit_key).windows;
+        let step = |own: Record, now: UnixMillis| {
+            let seen = self.part(seen, now);
+            let joined = Record { windows: joined(seen, own, now), ..own };
+            let (decision, next) = policy::take(joined, share(quota, self.gateways), settled_at, now);
+            (decision, Record { windows: next.windows.combined(Window::less, seen), ..next })
+        };
+        super::on_its_own(self.own.update(limit_key, || self.now(), step))
+    }
+
+    /// Returns the caller's limit status by this gateway's own counts. Nothing is counted.
+    pub(super) fn inspect(&self, limit_key: &LimitKey, quota: Quota, settled_at: UnixMillis) -> LimitStatus {
+        let (now, own) = (self.now(), self.own.record(limit_key));
+        let windows = joined(self.part(self.seen.record(limit_key).windows, now), own, now);
+        let joined = Record { windows, ..own };
+        let limit_status = policy::inspect(joined, share(quota, self.gateways), settled_at, now);
+        LimitStatus { decision: super::on_its_own(limit_status.decision), ..limit_status }
+    }
+
+    /// Returns this gateway's part of the shared counts that were seen.
+    fn part(&self, seen: Windows, now: UnixMillis) -> Windows {
+        seen.at(now.0).part(self.gateways)
+    }
+
+    /// Returns the best estimate of the shared counters' time.
+    pub(super) fn now(&self) -> UnixMillis {
+        UnixMillis(self.clock.now().0.saturating_add_signed(self.ahead.load(Ordering::Relaxed)))
+    }
+}
+
+/// Returns the share of each gateway: the quota divided by their number, rounded down, and at least 1.
+fn share(quota: Quota, gateways: NonZeroU16) -> Quota {
+    let part = |limit: u64| (limit / u64::from(gateways.get())).max(1);
+    Quota { per_minute: part(quota.per_minute), per_day: part(quota.per_day) }
+}
+
+/// Returns the used part of a gateway's share: its part of the counts that were seen, and its own admissions.
+fn joined(seen: Windows, own: Record, now: UnixMillis) -> Windows {
+    seen.combined(Window::plus, own.windows.at(now.0))
+}
+
+#[cfg(test)]
+mod tests;
