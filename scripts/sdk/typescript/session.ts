@@ -55,13 +55,14 @@ assert.deepEqual(fetched.data, rex);
 
 // Walk through the pages: the header X-Next-Cursor leads to the next one, and is absent on the last.
 const pets: Pet[] = [];
-for (let query: { limit: number; cursor?: string } | null = { limit: PAGE }; query !== null; ) {
+let cursor: string | null = null;
+do {
+  const query: { limit: number; cursor?: string } = cursor === null ? { limit: PAGE } : { limit: PAGE, cursor };
   const { data, error, response } = await client.GET("/pets", { params: { query } });
   if (error) throw new Error(error.message);
   pets.push(...data);
-  const cursor: string | null = response.headers.get("X-Next-Cursor");
-  query = cursor === null ? null : { limit: PAGE, cursor };
-}
+  cursor = response.headers.get("X-Next-Cursor");
+} while (cursor !== null);
 assert.deepEqual(pets, [rex, mia, tom]);
 const sold = await client.GET("/pets", { params: { query: { status: "sold" } } });
 assert.deepEqual(sold.data, [tom]);
