@@ -47,7 +47,9 @@ fn budgets() -> impl Iterator<Item = (&'static str, usize)> {
 
 #[test]
 fn every_page_has_a_budget() {
-    let is_page = |path: &&String| Path::new(path).extension().is_some_and(|it| it == "md") && path.matches('/').count() == 1;
+    let is_page = |path: &&String| {
+        Path::new(path).extension().is_some_and(|it| it == "md") && path.matches('/').count() == 1
+    };
     for page in paths("docs").iter().filter(is_page) {
         assert!(budgets().any(|(known, _)| known == page), "{page} has no budget");
     }

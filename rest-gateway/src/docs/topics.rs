@@ -91,7 +91,7 @@ struct TopicHtml<'a> {
     heads_row: bool,
 }
 
-/// What the converter is reading inside a block.
+/// Part of a block that is being read.
 #[derive(Default, PartialEq)]
 enum Within {
     #[default]
