@@ -31,8 +31,7 @@ impl Core {
             };
             tokio::select! {
                 () = sweeping => {}
-                never = self.store.watch_replicas() => match never {},
-                never = self.store.watch_file() => match never {},
+                never = self.store.database().watch() => match never {},
                 () = shutdown => {}
             }
         })

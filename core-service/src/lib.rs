@@ -18,11 +18,9 @@ pub mod domain;
 pub mod grpc;
 pub mod store;
 
-pub use store::{DatabaseUrl, DatabaseUrlError};
-
 use domain::PetStoreError;
 use grpc::{CallMetrics, Capacity, Guesses};
-use store::{StatementMetrics, Store};
+use store::Store;
 
 /// Timeout for the next message of an import.
 const IMPORT_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -40,7 +38,6 @@ pub struct Core {
     guesses: Guesses,
     import_idle_timeout: Duration,
     calls: CallMetrics,
-    statements: StatementMetrics,
     traces: Traces,
 }
 
@@ -48,7 +45,6 @@ impl Core {
     /// Returns a core on this store with this clock.
     #[must_use]
     pub fn new(store: Store, clock: Clock) -> Self {
-        let (store, statements) = store.counted();
         Self {
             store,
             clock,
@@ -58,7 +54,6 @@ impl Core {
             guesses: Guesses::default(),
             import_idle_timeout: IMPORT_IDLE_TIMEOUT,
             calls: CallMetrics::default(),
-            statements,
             traces: Traces::off(),
         }
     }
@@ -89,10 +84,9 @@ impl Core {
     /// Returns the core's metrics.
     #[must_use]
     pub fn metrics(&self) -> Collectors {
-        [self.calls.collectors(), self.statements.collectors(), self.store.pool_metrics()]
-            .into_iter()
-            .flatten()
-            .collect()
+        let mut metrics = self.calls.collectors();
+        metrics.extend(self.store.database().metrics());
+        metrics
     }
 
     /// Returns the core's store.

@@ -3,10 +3,10 @@
 use rand::distr::{Alphanumeric, SampleString};
 use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, sea_query::Query};
 
-use super::Change;
+use petstore_database::SchemaChange;
 
-pub(crate) const CHANGE: Change =
-    Change { name: "m0001_baseline", up: |db| Box::pin(up(db)), down: |db| Box::pin(down(db)) };
+pub(crate) const CHANGE: SchemaChange =
+    SchemaChange { name: "m0001_baseline", up: |db| Box::pin(up(db)), down: |db| Box::pin(down(db)) };
 
 async fn up(db: &DatabaseTransaction) -> Result<(), DbErr> {
     let engine = db.get_database_backend();

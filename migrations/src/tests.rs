@@ -1,86 +1,59 @@
 use std::path::Path;
 
+use petstore_database::{DatabaseUrl, MigrationState, schema};
+use petstore_test_servers::servers::{Database, PostgresServer};
+use sea_orm::{ConnectionTrait, DbBackend, Statement};
+
 use super::*;
 
-async fn open(path: &Path) -> DatabaseConnection {
-    let mut options = ConnectOptions::new(format!("sqlite://{}?mode=rwc", path.display()));
-    options.sqlx_logging(false);
-    Database::connect(options).await.unwrap()
+async fn states(url: &DatabaseUrl) -> Vec<MigrationState> {
+    let schema = schema::status(url, &SCHEMA).await.unwrap();
+    schema.into_iter().map(|migration| migration.state).collect()
 }
 
-async fn states(db: &DatabaseConnection) -> Vec<MigrationState> {
-    status(db).await.unwrap().into_iter().map(|migration| migration.state).collect()
-}
-
-/// Returns the number of changes.
-fn all() -> usize {
-    CHANGES.len()
-}
-
-/// Returns every table and index, as SQLite would print it.
-async fn schema(db: &DatabaseConnection) -> Vec<String> {
-    let query = Statement::from_string(
-        DbBackend::Sqlite,
-        "SELECT sql FROM sqlite_schema WHERE sql NOT NULL ORDER BY 1",
-    );
-    db.query_all_raw(query).await.unwrap().iter().map(|row| row.try_get_by_index(0).unwrap()).collect()
+/// Applies and reverts every change one by one. `print` returns the whole schema.
+async fn apply_and_revert(url: &DatabaseUrl, print: impl AsyncFn() -> String) {
+    let all = SCHEMA.changes.len();
+    schema::up(url, &SCHEMA).await.unwrap();
+    assert_eq!(states(url).await, vec![MigrationState::Applied; all]);
+    let full = print().await;
+    for _ in 0..all {
+        schema::down(url, &SCHEMA, 1).await.unwrap();
+    }
+    assert_eq!(states(url).await, vec![MigrationState::Pending; all]);
+    schema::up(url, &SCHEMA).await.unwrap();
+    assert_eq!(print().await, full);
 }
 
 #[tokio::test]
 async fn every_migration_can_be_applied_and_reverted_one_by_one() {
     let folder = tempfile::tempdir().unwrap();
-    let db = open(&folder.path().join("pets.db")).await;
-    assert_eq!(states(&db).await, vec![MigrationState::Pending; all()]);
-    assert!(schema(&db).await.is_empty(), "asking for the status must write nothing");
+    let path = folder.path().join("pets.db");
+    let print = async || {
+        let db = sea_orm::Database::connect(format!("sqlite://{}", path.display())).await.unwrap();
+        let query = "SELECT sql FROM sqlite_schema WHERE sql NOT NULL ORDER BY 1";
+        let rows = db.query_all_raw(Statement::from_string(DbBackend::Sqlite, query)).await.unwrap();
+        let rows = rows.iter().map(|row| row.try_get_by_index::<String>(0).unwrap());
+        rows.collect::<Vec<_>>().join("\n")
+    };
+    apply_and_revert(&format!("sqlite://{}", path.display()).parse().unwrap(), print).await;
+}
 
-    up(&db).await.unwrap();
-    assert_eq!(states(&db).await, vec![MigrationState::Applied; all()]);
-    let full = schema(&db).await;
-
-    for _ in 0..all() {
-        down(&db, 1).await.unwrap();
-    }
-    assert_eq!(states(&db).await, vec![MigrationState::Pending; all()]);
-    up(&db).await.unwrap();
-    assert_eq!(schema(&db).await, full);
+/// Returns every column, index and constraint.
+async fn printed(database: &Database) -> String {
+    let columns = "SELECT table_name, column_name, data_type, is_nullable, is_identity \
+                   FROM information_schema.columns WHERE table_schema = 'public' \
+                   ORDER BY 1, ordinal_position";
+    let indexes = "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1";
+    let constraints = "SELECT conrelid::regclass, pg_get_constraintdef(oid) FROM pg_constraint \
+                       WHERE connamespace = 'public'::regnamespace ORDER BY 1, 2";
+    [database.psql(columns).await, database.psql(indexes).await, database.psql(constraints).await].join("\n")
 }
 
 #[tokio::test]
-async fn processes_may_migrate_one_file_concurrently() {
-    for round in 0..10 {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("pets.db");
-        if round % 2 == 0 {
-            let db = open(&path).await; // not quite a new file: the changes were applied and taken back
-            up(&db).await.unwrap();
-            down(&db, all().try_into().unwrap()).await.unwrap();
-        }
-        let migrating = (0..4).map(|_| {
-            let path = path.clone();
-            tokio::spawn(async move {
-                let db = open(&path).await;
-                up(&db).await.map(|()| db)
-            })
-        });
-        for task in migrating.collect::<Vec<_>>() {
-            let db = task.await.unwrap().unwrap();
-            assert_eq!(states(&db).await, vec![MigrationState::Applied; all()]);
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_migration_of_a_newer_binary_is_unknown() {
-    let folder = tempfile::tempdir().unwrap();
-    let db = open(&folder.path().join("pets.db")).await;
-    up(&db).await.unwrap();
-    let newer = "INSERT INTO seaql_migrations (version, applied_at) VALUES ('m9999_from_the_future', 0)";
-    db.execute_unprepared(newer).await.unwrap();
-    let newest = status(&db).await.unwrap().pop().unwrap();
-    assert_eq!(newest, Migration { name: "m9999_from_the_future".into(), state: MigrationState::Unknown });
-    let unknown = "Migration Error: the change m9999_from_the_future belongs to another version of petstore";
-    assert_eq!(losses(&db, 1).await.unwrap_err().to_string(), unknown);
-    assert_eq!(down(&db, 1).await.unwrap_err().to_string(), unknown);
+async fn every_migration_can_be_applied_and_reverted_one_by_one_on_postgresql() {
+    let database = PostgresServer::shared().await.database().await;
+    apply_and_revert(&database.url().parse().unwrap(), async || printed(&database).await).await;
 }
 
 #[test]
@@ -100,23 +73,10 @@ fn every_int64_fits_its_column_on_postgresql_too() {
     assert!(!schema.contains(" integer"), "{schema}");
 }
 
-#[test]
-fn a_release_uses_schemas_with_additions_of_newer_ones_and_without_what_it_does_not_use() {
-    for (change, suits) in [
-        ("m9999_tags", true),
-        ("m9999_drop_tags_unused_since_1_0_0", true),
-        ("m9999_drop_tags_unused_since_0_9_12", true),
-        ("m9999_drop_tags_unused_since_999_0_0", false),
-        ("m9999_drop_tags_unused_since_soon", false),
-    ] {
-        assert_eq!(suits_this_release(change), suits, "{change}");
-    }
-}
-
 /// Returns the faults of a migration that the release before it does not tolerate. Returns none if its name
 /// has a published release that no longer uses the old form.
 fn faults(name: &str, source: &str, changelog: &str) -> Vec<&'static str> {
-    let named = name.split_once(UNUSED_SINCE).map(|(_, release)| release.replace('_', "."));
+    let named = name.split_once("_unused_since_").map(|(_, release)| release.replace('_', "."));
     if named.is_some_and(|release| changelog.contains(&format!("\n## [{release}] - 20"))) {
         return Vec::new();
     }

@@ -7,10 +7,8 @@ use futures_util::future::LocalBoxFuture;
 use petstore_api_key::OperatorToken;
 use petstore_clock::Clock;
 use petstore_command_line::RuntimeError;
-use petstore_core::{
-    Core, grpc,
-    store::{OpenOptions, Store},
-};
+use petstore_core::{Core, grpc, store::Store};
+use petstore_database::{Database, OpenOptions};
 use petstore_gateway::{
     admin_reason,
     core_client::{CoreTransport, failure_text},
@@ -97,19 +95,20 @@ impl OperatorCoreSettings {
 #[derive(Debug)]
 pub(crate) struct ConnectedCore {
     pub(crate) transport: CoreTransport,
-    /// Store of a core in this process.
-    store: Option<Store>,
+    /// Database of a core in this process.
+    database: Option<Database>,
 }
 
 impl<C: RemoteCore> CoreTarget<C> {
     /// Connects to the core, or opens the store, which must exist and have the schema of this version.
     pub(crate) async fn connect(&self) -> Result<ConnectedCore, ProcessError> {
         match self {
-            Self::Remote(core) => Ok(ConnectedCore { transport: core.connect()?, store: None }),
+            Self::Remote(core) => Ok(ConnectedCore { transport: core.connect()?, database: None }),
             Self::Store(settings) => {
-                let store = Store::open(&settings.url()?, OpenOptions::default()).await?;
-                let core = Core::new(store.clone(), Clock::system());
-                Ok(ConnectedCore { transport: C::in_memory(&core), store: Some(store) })
+                let store = Store::open(&settings.url()?, &[], OpenOptions::default()).await?;
+                let database = store.database().clone();
+                let core = Core::new(store, Clock::system());
+                Ok(ConnectedCore { transport: C::in_memory(&core), database: Some(database) })
             }
         }
     }
@@ -118,8 +117,8 @@ impl<C: RemoteCore> CoreTarget<C> {
 impl ConnectedCore {
     /// Closes the store, if the core is in this process.
     pub(crate) async fn close(self) {
-        if let Some(store) = self.store {
-            store.close().await;
+        if let Some(database) = self.database {
+            database.close().await;
         }
     }
 }

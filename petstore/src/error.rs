@@ -12,7 +12,7 @@ use petstore_command_line::{
     RuntimeError,
     output::{self, Declined, PrintError},
 };
-use petstore_core::store::OpenError;
+use petstore_database::OpenError;
 use petstore_settings::InvalidSetting;
 use tonic::{Code, Status};
 

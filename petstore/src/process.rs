@@ -12,7 +12,8 @@ use std::{future::poll_fn, io, net::SocketAddr, path::PathBuf, pin::Pin, task::P
 
 use futures_util::future::BoxFuture;
 use petstore_command_line::RuntimeError;
-use petstore_core::store::{OpenError, Store};
+use petstore_core::store::Store;
+use petstore_database::OpenError;
 use petstore_settings::{HostName, InvalidSetting, ProcessSettings};
 use petstore_telemetry::{
     logs,
@@ -258,7 +259,7 @@ impl Process {
             }
         }
         if let Some(store) = self.sources.store {
-            store.close().await; // takes 5 s at most
+            store.database().close().await; // takes 5 s at most
         }
         if let Some(traces) = self.traces {
             let _ = spawn_blocking(|| traces.stop()).await; // takes 1 s at most

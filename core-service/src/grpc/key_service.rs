@@ -42,7 +42,7 @@ async fn changes(core: &Core, request: ListChangesRequest) -> Result<ListChanges
         installation: core.installation().await?,
         methods: Method::all_of_gateways().map(|method| method.path.to_owned()).collect(),
         now_ms: Some(core.clock.now().as_i64()),
-        takes_no_writes: core.store.takes_no_writes(),
+        takes_no_writes: core.store.database().takes_no_writes(),
         ..core.store.changes_after(request.after_revision, LIMITS.entries).await?
     })
 }

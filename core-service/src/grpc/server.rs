@@ -14,6 +14,7 @@ use futures_util::{
     future::BoxFuture,
     stream::{self, BoxStream},
 };
+use petstore_database::{Database, PING_TIMEOUT};
 use petstore_proto::{
     FILE_DESCRIPTOR_SET,
     admin::v1::admin_service_server,
@@ -38,10 +39,7 @@ use tonic_reflection::server::Builder;
 use tower::Service;
 
 use super::{Listener, Security, connection, connection::Connection, limits::LIMITS, receive, services};
-use crate::{
-    Core,
-    store::{PING_TIMEOUT, Store},
-};
+use crate::Core;
 
 /// Maximum number of calls in flight on one connection: room for a gateway's reads and writes, 128 each, as
 /// batches of one call.
@@ -77,7 +75,7 @@ pub fn serve(
 ) -> BoxFuture<'static, io::Result<()>> {
     // Boxed so that it is compiled with this crate.
     Box::pin(async move {
-        let (routes, health) = add_tools(services(&core), core.store.clone()).await;
+        let (routes, health) = add_tools(services(&core), core.store.database().clone()).await;
         let (draining, drain_begins) = oneshot::channel();
         let shutdown = async move {
             health.follow(shutdown).await;
@@ -171,16 +169,16 @@ const SERVICES: [&str; 4] = [
 
 /// Reporter of the health of the store.
 struct Health {
-    store: Store,
+    database: Database,
     reporter: HealthReporter,
     last: ServingStatus,
 }
 
 /// Adds health, with its initial status, and reflection.
-async fn add_tools(routes: Routes, store: Store) -> (Routes, Health) {
+async fn add_tools(routes: Routes, database: Database) -> (Routes, Health) {
     let reporter = HealthReporter::new();
     let service = HealthServer::new(PortHealth(HealthService::from_health_reporter(reporter.clone())));
-    let mut health = Health { store, reporter, last: ServingStatus::Unknown };
+    let mut health = Health { database, reporter, last: ServingStatus::Unknown };
     health.update().await;
     let routes = routes.add_service(service.max_decoding_message_size(LIMITS.tool_message));
     (with_reflection(routes), health)
@@ -206,7 +204,7 @@ impl Health {
             let last = self.last;
             self.update().await;
             if self.last == ServingStatus::Serving {
-                self.store.check_writes().await;
+                self.database.check_writes().await;
             }
             match self.last {
                 status if status == last => {}
@@ -220,7 +218,7 @@ impl Health {
     /// counts as not serving. One that only takes no writes is serving: its reads work, and other cores have
     /// the same database.
     async fn update(&mut self) {
-        let answer = time::timeout(PING_TIMEOUT, self.store.ping()).await;
+        let answer = time::timeout(PING_TIMEOUT, self.database.ping()).await;
         let is_serving = answer.is_ok_and(|pong| pong.is_ok());
         let status = if is_serving { ServingStatus::Serving } else { ServingStatus::NotServing };
         if status != self.last {

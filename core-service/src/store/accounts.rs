@@ -2,6 +2,7 @@
 
 use futures_util::future::BoxFuture;
 use petstore_clock::UnixMillis;
+use petstore_database::{Session, fault};
 use sea_orm::{
     ActiveValue::Set,
     ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QuerySelect,
@@ -9,13 +10,12 @@ use sea_orm::{
 };
 
 use super::{
-    Session, Store, audit,
+    Store, audit,
     changes::next_revision,
     entity::{
         account::{self, Column},
         moment_column,
     },
-    fault,
 };
 use crate::domain::{
     Account, AccountId, AccountName, AccountUpdate, Actor, ListAccounts, PetStoreError, Plan, Remark,
@@ -49,7 +49,7 @@ impl Store {
     /// If the database fails.
     #[must_use]
     pub fn has_accounts(&self) -> BoxFuture<'_, Result<bool, PetStoreError>> {
-        Box::pin(async move { Ok(!self.all(account::Entity::find().limit(1)).await?.is_empty()) })
+        Box::pin(async move { Ok(!self.database.all(account::Entity::find().limit(1)).await?.is_empty()) })
     }
 
     /// Returns a page of accounts, newest first, with one more than the page has. The first page includes the
@@ -71,7 +71,7 @@ impl Store {
             .add_option(suspended);
         let find = account::Entity::find().filter(filters);
         let after = list.after.map(|after| after.0);
-        let (rows, total) = self.page(find, Column::Id, after, list.size).await?;
+        let (rows, total) = self.database.page(find, Column::Id, after, list.size.get()).await?;
         Ok((rows.into_iter().map(Account::try_from).collect::<Result<_, _>>()?, total))
     }
 
@@ -82,14 +82,14 @@ impl Store {
     /// [`PetStoreError::AccountNotFound`], or the store's error.
     pub async fn find_account(&self, name: &AccountName) -> Result<Account, PetStoreError> {
         let find = account::Entity::find().filter(Column::Name.eq(name.as_str()));
-        let row = self.all(find).await?.pop();
+        let row = self.database.all(find).await?.pop();
         row.ok_or_else(|| PetStoreError::AccountNotFound(name.clone()))?.try_into()
     }
 
     /// Returns the account with this identifier.
     pub(crate) async fn find_account_by_id(&self, id: AccountId) -> Result<Account, PetStoreError> {
         let find = account::Entity::find_by_id(id.0);
-        let row = self.all(find).await?.pop();
+        let row = self.database.all(find).await?.pop();
         row.ok_or(PetStoreError::AccountIdNotFound(id.0))?.try_into()
     }
 

@@ -2,13 +2,14 @@
 //! both.
 
 use petstore_clock::{UnixMillis, parse_timestamp};
+use petstore_database::Session;
 use petstore_proto::admin::v1::AuditEvent;
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
 };
 
 use super::{
-    Session, Store,
+    Store,
     entity::{
         account,
         audit_event::{self, Column},
@@ -28,7 +29,7 @@ impl Store {
             None => None,
             Some(name) => {
                 let find = account::Entity::find().filter(account::Column::Name.eq(name.as_str()));
-                let row = self.all(find).await?.pop();
+                let row = self.database.all(find).await?.pop();
                 let is_id = row.map(|row| Column::AccountId.eq(row.id));
                 Some(Condition::any().add(Column::Account.eq(name.as_str())).add_option(is_id))
             }
@@ -40,7 +41,7 @@ impl Store {
             .add_option(list.since.map(|since| Column::CreatedAt.gte(moment_column(since))))
             .add_option(list.until.map(|until| Column::CreatedAt.lt(moment_column(until))));
         let find = audit_event::Entity::find().filter(filters);
-        let (rows, total) = self.page(find, Column::Id, list.before, list.size).await?;
+        let (rows, total) = self.database.page(find, Column::Id, list.before, list.size.get()).await?;
         Ok((rows.into_iter().map(AuditEvent::from).collect(), total))
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use petstore_clock::UnixMillis;
+use petstore_database::Session;
 use petstore_proto::{admin::v1 as admin, internal::v1::ReportBanResponse};
 use sea_orm::{
     ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
@@ -10,7 +11,7 @@ use sea_orm::{
 };
 
 use super::{
-    Session, Store, audit,
+    Store, audit,
     changes::{current_revision, touch},
     entity::{
         account, api_key,
@@ -38,22 +39,24 @@ impl Store {
             ReportBanResponse { last_ban, revision, bans_lifted_at_ms }
         };
         let key_id = key_id.to_owned();
-        self.transaction(move |transaction| {
-            Box::pin(async move {
-                let key = api_key::Entity::find_by_id(&key_id).all(transaction).await?.pop();
-                let kept = ban::Entity::find_by_id(&key_id).all(transaction).await?.pop().map(BanNote::from);
-                let is_news = kept.as_ref().is_none_or(|kept| kept.gives_way_to(&reported));
-                let Some(key) = key.filter(|_| is_news) else {
-                    return Ok(answer(kept.as_ref(), current_revision(transaction).await?));
-                };
-                let revision = touch(transaction, key.account_id, now).await?;
-                forget_what_is_over(transaction, now).await?;
-                let note = BanNote::Banned(reported);
-                keep(transaction, &key_id, note.clone()).await?;
-                Ok(answer(Some(&note), revision))
+        self.database
+            .transaction(move |transaction| {
+                Box::pin(async move {
+                    let key = api_key::Entity::find_by_id(&key_id).all(transaction).await?.pop();
+                    let kept =
+                        ban::Entity::find_by_id(&key_id).all(transaction).await?.pop().map(BanNote::from);
+                    let is_news = kept.as_ref().is_none_or(|kept| kept.gives_way_to(&reported));
+                    let Some(key) = key.filter(|_| is_news) else {
+                        return Ok(answer(kept.as_ref(), current_revision(transaction).await?));
+                    };
+                    let revision = touch(transaction, key.account_id, now).await?;
+                    forget_what_is_over(transaction, now).await?;
+                    let note = BanNote::Banned(reported);
+                    keep(transaction, &key_id, note.clone()).await?;
+                    Ok(answer(Some(&note), revision))
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// Bans a key from now on. The new ban replaces any other. The key's owner is shown the reason. The next
@@ -154,7 +157,7 @@ impl Store {
             .add(api_key::Column::ExpiresAt.is_null().or(api_key::Column::ExpiresAt.gt(moment_column(now))))
             .add_option(account.map(|id| api_key::Column::AccountId.eq(id.0)));
         let all = ban::Entity::find().inner_join(api_key::Entity).filter(filters.clone());
-        let total = if after.is_none() { Some(self.count(all).await?) } else { None };
+        let total = if after.is_none() { Some(self.database.count(all).await?) } else { None };
         let after = after.map(|(from, key_id)| {
             let (from, key_id) = (moment_column(from), key_id.to_string());
             let at_that_moment = ban::Column::ImposedAt.eq(from).and(ban::Column::KeyId.lt(key_id));
@@ -167,7 +170,7 @@ impl Store {
             .order_by_desc(ban::Column::ImposedAt)
             .order_by_desc(ban::Column::KeyId)
             .limit(limit);
-        let rows = self.read(move |db| Box::pin(find.clone().all(db))).await?;
+        let rows = self.database.read(move |db| Box::pin(find.clone().all(db))).await?;
         let bans = rows.into_iter().filter_map(|(row, _, account)| {
             let key_id = row.key_id.clone();
             let BanNote::Banned(ban) = row.into() else { return None }; // a lifting may lie in the future
@@ -188,7 +191,7 @@ impl Store {
         let find = ban::Entity::find()
             .filter(ban::Column::KeyId.is_in(keys.iter().map(KeyId::to_string)))
             .filter(ban::Column::EndsAt.gt(moment_column(now)));
-        let rows = self.all(find).await?;
+        let rows = self.database.all(find).await?;
         let in_force = rows.into_iter().filter_map(|row| {
             let key_id = row.key_id.parse().ok()?;
             match row.into() {

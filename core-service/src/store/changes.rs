@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use parking_lot::Mutex;
 use petstore_clock::UnixMillis;
+use petstore_database::{Session, revision};
 use petstore_proto::internal::v1::{AccountChange, ListChangesResponse};
 use sea_orm::{
     ColumnTrait, DbErr, EntityTrait, QueryFilter,
@@ -11,8 +12,8 @@ use sea_orm::{
 };
 
 use super::{
-    Session, Store,
-    entity::{account, moment_column, revision},
+    Store,
+    entity::{account, moment_column},
 };
 use crate::domain::PetStoreError;
 
@@ -68,7 +69,7 @@ impl Store {
             .order_by((account::Entity, account::Column::Revision), Order::Asc)
             .limit(limit as u64 + 2) // the account of `after`, and one more than is listed
             .take();
-        let rows = self.rows(query).await.inspect_err(|_| self.answered.clear())?;
+        let rows = self.database.rows(query).await.inspect_err(|_| self.answered.clear())?;
         let revision = rows.first().ok_or_else(revision_missing)?.try_get("", "revision")?;
         let mut changes = Vec::with_capacity(rows.len());
         for row in &rows {
@@ -125,7 +126,7 @@ pub(super) async fn next_revision(transaction: &Session, now: UnixMillis) -> Res
 
 /// Returns the newest revision.
 pub(super) async fn current_revision(transaction: &Session) -> Result<i64, DbErr> {
-    let row = revision::Entity::find().filter(revision::Column::Id.eq(1)).all(transaction).await?.pop();
+    let row = revision::row().all(transaction).await?.pop();
     row.map(|row| row.value).ok_or_else(|| DbErr::RecordNotFound("the revision".to_owned()))
 }
 

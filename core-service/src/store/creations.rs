@@ -1,12 +1,12 @@
 //! Creations with an idempotency key: a call that is repeated with the same key adds one pet.
 
 use petstore_clock::UnixMillis;
-use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use petstore_database::{DatabaseError, fault};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
 use super::{
     Store,
     entity::{create_request, moment_column, pet},
-    fault,
     pets::{InFlightKey, is_name_in_use},
 };
 use crate::domain::{Created, IdempotencyKey, KEPT, NewPet, Pet, PetStoreError};
@@ -37,7 +37,7 @@ impl Store {
                     Err(error) if !fault::is_duplicate(&error) => return Err(error.into()),
                     Ok(None) | Err(_) => {} // a pet was already added with that key
                 }
-                if let Some(pet) = self.find_created_pet(&key, now).await? {
+                if let Some(pet) = Box::pin(self.find_created_pet(&key, now)).await? {
                     return if new.clone().with_id(pet.id) == pet {
                         Ok(Created { pet, replayed: true })
                     } else {
@@ -47,7 +47,7 @@ impl Store {
             }
             Err(PetStoreError::RequestInProgress) // the key appears and expires: others work on it
         };
-        self.within(work).await
+        self.database.within(work).await
     }
 
     /// Returns the pet that an earlier creation with this key has added.
@@ -58,7 +58,7 @@ impl Store {
     ) -> Result<Option<Pet>, PetStoreError> {
         let Some(request) = self.find_create_request(key, now).await? else { return Ok(None) };
         let find = pet::Entity::find_by_id(request.pet_id);
-        let pet = self.reader.read(|db| Box::pin(find.all(db))).await?.into_iter().next();
+        let pet = self.database.all(find).await?.into_iter().next();
         let pet =
             pet.ok_or_else(|| PetStoreError::Bug(format!("pet {} is missing", request.pet_id).into()))?;
         pet.try_into().map(Some)
@@ -69,26 +69,25 @@ impl Store {
         &self,
         key: &InFlightKey,
         now: UnixMillis,
-    ) -> Result<Option<create_request::Model>, DbErr> {
+    ) -> Result<Option<create_request::Model>, DatabaseError> {
         use create_request::Column as C;
         let find = create_request::Entity::find_by_id(key.digest());
-        let requests = self.reader.read(|db| Box::pin(find.all(db))).await?;
-        let Some(request) = requests.into_iter().next() else { return Ok(None) };
+        let Some(request) = self.database.all(find).await?.into_iter().next() else { return Ok(None) };
         if request.created_at > moment_column(expiry(now)) {
             return Ok(Some(request));
         }
         let (key, created_at) = (key.clone(), request.created_at);
-        self.writer
-            .transaction(move |transaction| {
+        self.database
+            .transaction_beside_others(move |transaction| {
                 Box::pin(async move {
                     let expired = create_request::Entity::delete_many()
                         .filter(C::Digest.eq(key.digest()))
                         .filter(C::CreatedAt.eq(created_at));
-                    expired.exec(transaction).await.map(drop)
+                    expired.exec(transaction).await?;
+                    Ok(None)
                 })
             })
             .await
-            .map(|()| None)
     }
 
     /// Deletes expired keys, the oldest first: at most `most`, and those of the last one's millisecond.
@@ -101,24 +100,25 @@ impl Store {
     ) -> Result<u64, PetStoreError> {
         use create_request::Column as C;
         let expiry = moment_column(expiry(now));
-        self.transaction_beside_others(move |transaction| {
-            Box::pin(async move {
-                let full = create_request::Entity::find()
-                    .filter(C::CreatedAt.lte(expiry))
-                    .order_by_asc(C::CreatedAt)
-                    .offset(most.saturating_sub(1))
-                    .limit(1)
-                    .all(transaction)
-                    .await?;
-                let last = full.first().map_or(expiry, |row| row.created_at);
-                let deleted = create_request::Entity::delete_many()
-                    .filter(C::CreatedAt.lte(last))
-                    .exec(transaction)
-                    .await?;
-                Ok(deleted.rows_affected)
+        self.database
+            .transaction_beside_others(move |transaction| {
+                Box::pin(async move {
+                    let full = create_request::Entity::find()
+                        .filter(C::CreatedAt.lte(expiry))
+                        .order_by_asc(C::CreatedAt)
+                        .offset(most.saturating_sub(1))
+                        .limit(1)
+                        .all(transaction)
+                        .await?;
+                    let last = full.first().map_or(expiry, |row| row.created_at);
+                    let deleted = create_request::Entity::delete_many()
+                        .filter(C::CreatedAt.lte(last))
+                        .exec(transaction)
+                        .await?;
+                    Ok(deleted.rows_affected)
+                })
             })
-        })
-        .await
+            .await
     }
 }
 

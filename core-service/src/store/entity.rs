@@ -240,20 +240,3 @@ pub(super) mod order {
         }
     }
 }
-
-/// Table `revision`: one row.
-pub(super) mod revision {
-    use sea_orm::entity::prelude::*;
-
-    use super::Relation;
-
-    #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
-    #[sea_orm(table_name = "revision")]
-    pub(crate) struct Model {
-        #[sea_orm(primary_key, auto_increment = false)]
-        pub id: i16,
-        pub value: i64,
-    }
-
-    impl ActiveModelBehavior for ActiveModel {}
-}

@@ -1,6 +1,7 @@
 //! Imports: chunks of lines, each added once even if it is sent several times.
 
 use petstore_clock::UnixMillis;
+use petstore_database::Session;
 use sea_orm::{
     ActiveModelTrait,
     ActiveValue::{Set, Unchanged},
@@ -8,7 +9,7 @@ use sea_orm::{
 };
 
 use super::{
-    Session, Store,
+    Store,
     entity::{import, moment_column, pet},
 };
 use crate::domain::{ImportChunk, ImportId, ImportProgress, PetStoreError};
@@ -24,16 +25,17 @@ impl Store {
         now: UnixMillis,
     ) -> Result<(i64, ImportProgress), PetStoreError> {
         let id = id.clone();
-        self.transaction_beside_others(move |transaction| {
-            Box::pin(async move { import_lines(transaction, &id, chunk, now).await })
-        })
-        .await
+        self.database
+            .transaction_beside_others(move |transaction| {
+                Box::pin(async move { import_lines(transaction, &id, chunk, now).await })
+            })
+            .await
     }
 
     /// Returns the position of the import. A chunk that is in flight elsewhere may not be included yet.
     pub(crate) async fn import_progress(&self, id: &ImportId) -> Result<ImportProgress, PetStoreError> {
         let find = import::Entity::find_by_id(id.as_str());
-        let rows = self.all(find).await?;
+        let rows = self.database.all(find).await?;
         Ok(rows.into_iter().next().map(ImportProgress::from).unwrap_or_default())
     }
 }

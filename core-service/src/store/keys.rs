@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use petstore_api_key::{ApiKey, Environment};
 use petstore_clock::UnixMillis;
+use petstore_database::Session;
 use sea_orm::{
     ActiveValue::{NotSet, Set},
     ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
@@ -12,7 +13,7 @@ use sea_orm::{
 };
 
 use super::{
-    Session, Store, accounts, audit,
+    Store, accounts, audit,
     changes::touch,
     entity::{
         account,
@@ -71,17 +72,18 @@ impl Store {
     ) -> BoxFuture<'a, Result<Option<ApiKeyRecord>, PetStoreError>> {
         Box::pin(async move {
             let (name, row) = (AccountName::parse("first")?, key_row(key, None, None, now));
-            self.transaction(move |transaction| {
-                Box::pin(async move {
-                    if !account::Entity::find().limit(1).all(transaction).await?.is_empty() {
-                        return Ok(None);
-                    }
-                    let account =
-                        accounts::insert(transaction, &Actor::LOCAL, &name, Plan::Free, now).await?;
-                    insert(transaction, &Actor::LOCAL, account, row, now).await.map(Some)
+            self.database
+                .transaction(move |transaction| {
+                    Box::pin(async move {
+                        if !account::Entity::find().limit(1).all(transaction).await?.is_empty() {
+                            return Ok(None);
+                        }
+                        let account =
+                            accounts::insert(transaction, &Actor::LOCAL, &name, Plan::Free, now).await?;
+                        insert(transaction, &Actor::LOCAL, account, row, now).await.map(Some)
+                    })
                 })
-            })
-            .await
+                .await
         })
     }
 
@@ -94,7 +96,7 @@ impl Store {
     pub fn has_key<'a>(&'a self, key: &'a ApiKey) -> BoxFuture<'a, Result<bool, PetStoreError>> {
         Box::pin(async move {
             let find = api_key::Entity::find().filter(api_key::Column::Digest.eq(key.digest().0.to_vec()));
-            Ok(!self.all(find).await?.is_empty())
+            Ok(!self.database.all(find).await?.is_empty())
         })
     }
 
@@ -103,7 +105,7 @@ impl Store {
         let find = api_key::Entity::find()
             .filter(api_key::Column::AccountId.eq(account.id.0))
             .order_by_asc(api_key::Column::Id);
-        self.all(find).await?.into_iter().map(|row| record(row, account.name.clone())).collect()
+        self.database.all(find).await?.into_iter().map(|row| record(row, account.name.clone())).collect()
     }
 
     /// Returns a page of keys after a position, of one account if it is given, newest first, with one more
@@ -116,14 +118,14 @@ impl Store {
     ) -> Result<(Vec<ApiKeyRecord>, Option<i64>), PetStoreError> {
         let of_account = account.map(|id| api_key::Column::AccountId.eq(id.0));
         let find = api_key::Entity::find().filter(Condition::all().add_option(of_account));
-        let total = if after.is_none() { Some(self.count(find.clone()).await?) } else { None };
+        let total = if after.is_none() { Some(self.database.count(find.clone()).await?) } else { None };
         let after = after.map(|after| api_key::Column::Id.lt(after.to_string()));
         let find = find
             .filter(Condition::all().add_option(after))
             .find_also_related(account::Entity)
             .order_by_desc(api_key::Column::Id)
             .limit(size.get() as u64 + 1);
-        let rows = self.read(move |db| Box::pin(find.clone().all(db))).await?;
+        let rows = self.database.read(move |db| Box::pin(find.clone().all(db))).await?;
         let keys = rows.into_iter().map(|(row, account)| record(row, name_of(account)));
         Ok((keys.collect::<Result<_, _>>()?, total))
     }
@@ -131,7 +133,7 @@ impl Store {
     /// Returns the key with this identifier.
     pub(crate) async fn find_key(&self, id: KeyId) -> Result<ApiKeyRecord, PetStoreError> {
         let find = api_key::Entity::find_by_id(id.to_string()).find_also_related(account::Entity);
-        let found = self.read(move |db| Box::pin(find.clone().all(db))).await?.pop();
+        let found = self.database.read(move |db| Box::pin(find.clone().all(db))).await?.pop();
         let (row, account) = found.ok_or(PetStoreError::KeyNotFound(id))?;
         record(row, name_of(account))
     }

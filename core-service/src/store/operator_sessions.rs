@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use petstore_api_key::{KeyDigest, OperatorToken};
 use petstore_clock::UnixMillis;
+use petstore_database::Session;
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
     QueryTrait, sea_query::Expr,
@@ -11,7 +12,7 @@ use sea_orm::{
 use serde_json::{Value, json};
 
 use super::{
-    Session, Store, audit,
+    Store, audit,
     entity::{
         moment_column, operator,
         operator_session::{self, Column},
@@ -35,28 +36,29 @@ impl Store {
     ) -> Result<OperatorToken, PetStoreError> {
         let session = OperatorToken::generate_session();
         let (actor, digests) = (actor.clone(), [token, &session].map(|token| token.digest().0.to_vec()));
-        self.transaction(move |transaction| {
-            Box::pin(async move {
-                let [of_operator, of_session] = digests;
-                let find = operator::Entity::find()
-                    .filter(operator::Column::Digest.eq(of_operator))
-                    .filter(operator::Column::RevokedAt.is_null());
-                let row = find.all(transaction).await?.pop();
-                let operator_id = row.ok_or(PetStoreError::InvalidOperatorToken)?.id;
-                let expires_at = now.plus(Operator::SESSION_TTL);
-                let session = operator_session::ActiveModel {
-                    digest: Set(of_session),
-                    operator_id: Set(operator_id),
-                    expires_at: Set(moment_column(expires_at)),
-                };
-                operator_session::Entity::insert(session).exec_without_returning(transaction).await?;
-                remove_old(transaction, operator_id, now).await?;
-                let after = Some(json!({ "expireTime": expires_at.to_string() }));
-                record(transaction, &actor, "CreateSession", after, now).await?;
-                Ok(())
+        self.database
+            .transaction(move |transaction| {
+                Box::pin(async move {
+                    let [of_operator, of_session] = digests;
+                    let find = operator::Entity::find()
+                        .filter(operator::Column::Digest.eq(of_operator))
+                        .filter(operator::Column::RevokedAt.is_null());
+                    let row = find.all(transaction).await?.pop();
+                    let operator_id = row.ok_or(PetStoreError::InvalidOperatorToken)?.id;
+                    let expires_at = now.plus(Operator::SESSION_TTL);
+                    let session = operator_session::ActiveModel {
+                        digest: Set(of_session),
+                        operator_id: Set(operator_id),
+                        expires_at: Set(moment_column(expires_at)),
+                    };
+                    operator_session::Entity::insert(session).exec_without_returning(transaction).await?;
+                    remove_old(transaction, operator_id, now).await?;
+                    let after = Some(json!({ "expireTime": expires_at.to_string() }));
+                    record(transaction, &actor, "CreateSession", after, now).await?;
+                    Ok::<_, PetStoreError>(())
+                })
             })
-        })
-        .await?;
+            .await?;
         Ok(session)
     }
 
@@ -68,16 +70,17 @@ impl Store {
         now: UnixMillis,
     ) -> Result<(), PetStoreError> {
         let actor = actor.clone();
-        self.transaction(move |transaction| {
-            Box::pin(async move {
-                let end = operator_session::Entity::delete_many().filter(is_session(digest));
-                if end.exec(transaction).await?.rows_affected == 0 {
-                    return Ok(());
-                }
-                Ok(record(transaction, &actor, "EndSession", None, now).await?)
+        self.database
+            .transaction(move |transaction| {
+                Box::pin(async move {
+                    let end = operator_session::Entity::delete_many().filter(is_session(digest));
+                    if end.exec(transaction).await?.rows_affected == 0 {
+                        return Ok(());
+                    }
+                    Ok(record(transaction, &actor, "EndSession", None, now).await?)
+                })
             })
-        })
-        .await
+            .await
     }
 }
 

@@ -5,19 +5,19 @@ use std::{collections::HashSet, time::Duration};
 use futures_util::future::BoxFuture;
 use petstore_api_key::{KeyDigest, OperatorToken};
 use petstore_clock::UnixMillis;
+use petstore_database::{Session, fault};
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect, QueryTrait,
     Select, sea_query::Expr,
 };
 
 use super::{
-    Session, Store, audit,
+    Store, audit,
     entity::{
         moment_column,
         operator::{self, Column},
         operator_session,
     },
-    fault,
     operator_sessions::has_session,
 };
 use crate::domain::{Actor, Operator, OperatorName, PageSize, PetStoreError, Role};
@@ -40,17 +40,18 @@ impl Store {
         F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, PetStoreError>> + Send + 'static,
     {
         let find = actor.token.as_ref().map(|token| with_token(token, now));
-        self.transaction(move |transaction| {
-            Box::pin(async move {
-                if let Some(find) = find
-                    && find.all(transaction).await?.is_empty()
-                {
-                    return Err(PetStoreError::InvalidOperatorToken);
-                }
-                change(transaction).await
+        self.database
+            .transaction(move |transaction| {
+                Box::pin(async move {
+                    if let Some(find) = find
+                        && find.all(transaction).await?.is_empty()
+                    {
+                        return Err(PetStoreError::InvalidOperatorToken);
+                    }
+                    change(transaction).await
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// Creates an operator.
@@ -90,15 +91,16 @@ impl Store {
     ) -> BoxFuture<'a, Result<Option<Operator>, PetStoreError>> {
         Box::pin(async move {
             let (name, token) = (OperatorName::parse("first")?, token.clone());
-            self.transaction(move |transaction| {
-                Box::pin(async move {
-                    if !operator::Entity::find().limit(1).all(transaction).await?.is_empty() {
-                        return Ok(None);
-                    }
-                    insert(transaction, &Actor::LOCAL, &name, Role::Admin, &token, now).await.map(Some)
+            self.database
+                .transaction(move |transaction| {
+                    Box::pin(async move {
+                        if !operator::Entity::find().limit(1).all(transaction).await?.is_empty() {
+                            return Ok(None);
+                        }
+                        insert(transaction, &Actor::LOCAL, &name, Role::Admin, &token, now).await.map(Some)
+                    })
                 })
-            })
-            .await
+                .await
         })
     }
 
@@ -109,7 +111,7 @@ impl Store {
     /// If the database fails.
     #[must_use]
     pub fn has_operators(&self) -> BoxFuture<'_, Result<bool, PetStoreError>> {
-        Box::pin(async move { Ok(!self.all(operator::Entity::find().limit(1)).await?.is_empty()) })
+        Box::pin(async move { Ok(!self.database.all(operator::Entity::find().limit(1)).await?.is_empty()) })
     }
 
     /// Returns `true` if an operator has this token, in any state.
@@ -121,7 +123,7 @@ impl Store {
     pub fn has_token<'a>(&'a self, token: &'a OperatorToken) -> BoxFuture<'a, Result<bool, PetStoreError>> {
         Box::pin(async move {
             let find = operator::Entity::find().filter(Column::Digest.eq(token.digest().0.to_vec()));
-            Ok(!self.all(find).await?.is_empty())
+            Ok(!self.database.all(find).await?.is_empty())
         })
     }
 
@@ -213,9 +215,9 @@ impl Store {
             .select_only()
             .column(operator_session::Column::Digest)
             .filter(operator_session::Column::ExpiresAt.gt(moment_column(now)));
-        let tokens = self.read(move |db| Box::pin(tokens.clone().into_tuple().all(db)));
+        let tokens = self.database.read(move |db| Box::pin(tokens.clone().into_tuple().all(db)));
         let mut digests: Vec<Vec<u8>> = tokens.await?;
-        let sessions = self.read(move |db| Box::pin(sessions.clone().into_tuple().all(db)));
+        let sessions = self.database.read(move |db| Box::pin(sessions.clone().into_tuple().all(db)));
         digests.extend(sessions.await?);
         Ok(digests.into_iter().filter_map(|digest| digest.try_into().ok().map(KeyDigest)).collect())
     }
@@ -227,7 +229,8 @@ impl Store {
         size: PageSize,
         after: Option<i64>,
     ) -> Result<(Vec<(i64, Operator)>, Option<i64>), PetStoreError> {
-        let (rows, total) = self.page(operator::Entity::find(), Column::Id, after, size).await?;
+        let (rows, total) =
+            self.database.page(operator::Entity::find(), Column::Id, after, size.get()).await?;
         let operators = rows.into_iter().map(|row| Ok((row.id, row.try_into()?)));
         Ok((operators.collect::<Result<_, PetStoreError>>()?, total))
     }
@@ -239,7 +242,7 @@ impl Store {
         token: &OperatorToken,
         now: UnixMillis,
     ) -> Result<Option<Operator>, PetStoreError> {
-        let Some(row) = self.all(with_token(token, now)).await?.pop() else {
+        let Some(row) = self.database.all(with_token(token, now)).await?.pop() else {
             return Ok(None);
         };
         let (id, operator) = (row.id, Operator::try_from(row)?);
@@ -248,8 +251,8 @@ impl Store {
             let used = operator::Entity::update_many()
                 .col_expr(Column::LastUsedAt, Expr::value(moment_column(now)))
                 .filter(Column::Id.eq(id));
-            let noted = self.transaction(move |transaction| {
-                Box::pin(async move { Ok(used.exec(transaction).await.map(drop)?) })
+            let noted = self.database.transaction(move |transaction| {
+                Box::pin(async move { Ok::<_, PetStoreError>(used.exec(transaction).await.map(drop)?) })
             });
             if let Err(error) = noted.await {
                 // The next call tries again.

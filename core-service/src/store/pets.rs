@@ -1,5 +1,7 @@
 //! Pets in the database.
 
+use std::sync::Arc;
+
 use sea_orm::DbErr;
 
 use super::{Store, entity::pet};
@@ -9,13 +11,13 @@ mod creates;
 mod reads;
 
 pub(super) use creates::{InFlightKey, PetCreates, is_name_in_use};
-pub(super) use reads::PetReads;
+pub(super) use reads::{Gets, Lists, Rows};
 
 impl Store {
     /// Adds a pet, and assigns its identifier.
     pub(crate) async fn insert_pet(&self, new: NewPet) -> Result<Pet, PetStoreError> {
         let added = async { self.creates.add(&new, None).await.map_err(PetStoreError::from) };
-        let id = self.within(added).await?.ok_or(DbErr::RecordNotInserted)?;
+        let id = self.database.within(added).await?.ok_or(DbErr::RecordNotInserted)?;
         Ok(new.with_id(id))
     }
 
@@ -23,8 +25,7 @@ impl Store {
     /// identifiers.
     pub(crate) async fn insert_pets(&self, batch: Batch) -> Result<Vec<Pet>, PetStoreError> {
         let rows: Vec<_> = batch.into_pets().into_iter().map(pet::ActiveModel::from).collect();
-        let inserted = async { self.insert_rows(rows).await.map_err(PetStoreError::from) };
-        let mut rows = self.within(inserted).await?;
+        let mut rows = self.database.insert_rows(rows).await?;
         // Identifiers are assigned in the order of the values, but the order of the returned rows is not
         // guaranteed.
         rows.sort_unstable_by_key(|row| row.id);
@@ -35,14 +36,13 @@ impl Store {
     /// changes. A replica that lacks it may only lag.
     pub(crate) async fn find_pet(&self, id: PetId) -> Result<Option<Pet>, PetStoreError> {
         if let Some(pet) = self.pet_cache.as_ref().and_then(|cache| cache.get(&id.0))
-            && !self.health.is_replaced()
+            && !self.database.is_replaced()
         {
             return Ok(Some(pet));
         }
-        let on_replica = self.read_from_replica(|replica| async move { replica.find(id.0).await });
-        let mut row = on_replica.await.flatten();
+        let mut row = self.database.ask_replica(&self.gets, id.0).await.flatten();
         if row.is_none() {
-            row = self.retry_read(|| self.pet_reads.find(id.0)).await?;
+            row = self.database.ask(&self.gets, id.0).await?;
         }
         let pet = row.map(Pet::try_from).transpose()?;
         if let (Some(cache), Some(pet)) = (&self.pet_cache, &pet) {
@@ -55,9 +55,8 @@ impl Store {
     /// begins by key after the last row of the previous one.
     pub(crate) async fn list_pets(&self, list: ListPets) -> Result<Page<Pet>, PetStoreError> {
         let limit = list.size.get() + 1; // one more shows if another page follows
-        let on_replica = self.read_from_replica(|replica| async move { replica.list(list, limit).await });
-        let rows = match on_replica.await {
-            Some(rows) => self.confirm_end(list, rows).await?,
+        let rows = match self.database.ask_replica(&self.lists, Rows::of(list, limit)).await {
+            Some(rows) => self.confirm_end(list, Arc::unwrap_or_clone(rows)).await?,
             None => self.first_pet_rows(list, limit).await?,
         };
         let pets = rows.into_iter().map(Pet::try_from).collect::<Result<_, _>>()?;
@@ -65,7 +64,8 @@ impl Store {
     }
 
     async fn first_pet_rows(&self, list: ListPets, limit: usize) -> Result<Vec<pet::Model>, PetStoreError> {
-        self.retry_read(|| self.pet_reads.list(list, limit)).await
+        let rows = self.database.ask(&self.lists, Rows::of(list, limit)).await?;
+        Ok(Arc::unwrap_or_clone(rows))
     }
 
     /// Returns the rows of a replica, completed by the rows of the primary that follow them on the page: a

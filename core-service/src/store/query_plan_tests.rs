@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use petstore_api_key::{Environment, KeyDigest};
 use petstore_clock::UnixMillis;
+use petstore_database::testing::Connections;
 use sea_orm::{ConnectionTrait, DbBackend, Statement};
 
 use super::{
     MinutesOf, Store,
-    connection::Connections,
     test_support::{new_database, new_file, open_file},
 };
 use crate::domain::{
@@ -134,10 +134,8 @@ async fn statements(store: Store) -> Vec<Statement> {
 
 async fn sent_by(mut store: Store, calls: impl AsyncFnOnce(&Store)) -> Vec<Statement> {
     let sent = Arc::<Mutex<Vec<Statement>>>::default();
-    for connections in store.connections_mut() {
-        let sent = Arc::clone(&sent);
-        connections.observe(move |info| sent.lock().unwrap().push(info.statement.clone()));
-    }
+    let record = Arc::clone(&sent);
+    store.observe(move |info| record.lock().unwrap().push(info.statement.clone()));
     calls(&store).await;
     let mut sent = std::mem::take(&mut *sent.lock().unwrap());
     sent.retain(|statement| {
@@ -189,17 +187,17 @@ async fn no_statement_reads_a_whole_table_or_sorts_it_on_sqlite() {
     let (store, _folder) = new_file().await;
     for sql in fill(DbBackend::Sqlite) {
         if sql != "ANALYZE" {
-            store.writer.execute_unprepared(&sql).await.unwrap();
+            store.database.writer().execute_unprepared(&sql).await.unwrap();
         }
     }
     let statements = statements(store.clone()).await;
     for is_analysed in [false, true] {
         for statement in &statements {
-            if let Err(plan) = by_key_on_sqlite(&store.writer, statement).await {
+            if let Err(plan) = by_key_on_sqlite(store.database.writer(), statement).await {
                 panic!("analysed: {is_analysed}: {statement}: {plan:#?}");
             }
         }
-        store.writer.execute_unprepared("ANALYZE").await.unwrap();
+        store.database.writer().execute_unprepared("ANALYZE").await.unwrap();
     }
 }
 
@@ -209,37 +207,42 @@ async fn no_statement_reads_a_whole_table_or_sorts_it_on_sqlite() {
 async fn outdated_statistics_are_removed_when_a_file_is_opened() {
     let (old, folder) = new_file().await;
     for sql in rows(DbBackend::Sqlite, 1, 2, 2) {
-        old.writer.execute_unprepared(&sql).await.unwrap();
+        old.database.writer().execute_unprepared(&sql).await.unwrap();
     }
-    old.writer.execute_unprepared("ANALYZE").await.unwrap();
+    old.database.writer().execute_unprepared("ANALYZE").await.unwrap();
     for sql in rows(DbBackend::Sqlite, 3, ROWS, NAMES) {
-        old.writer.execute_unprepared(&sql).await.unwrap();
+        old.database.writer().execute_unprepared(&sql).await.unwrap();
     }
     let statements = statements(old.clone()).await;
     let mut misled = 0;
     for statement in &statements {
-        misled += usize::from(by_key_on_sqlite(&old.reader, statement).await.is_err());
+        misled += usize::from(by_key_on_sqlite(old.database.reader(), statement).await.is_err());
     }
     assert!(misled > 0, "statistics of two rows mislead the planner");
 
     let new = open_file(folder.path()).await;
     // A process that had the file open all the time notices with its next statement.
     old.insert_pet(NewPet::named("Rex")).await.unwrap();
-    for (who, connection) in [("new", &new.writer), ("new", &new.reader), ("old", &old.writer)] {
+    for (who, connection) in
+        [("new", new.database.writer()), ("new", new.database.reader()), ("old", old.database.writer())]
+    {
         for statement in &statements {
             if let Err(plan) = by_key_on_sqlite(connection, statement).await {
                 panic!("{who}: {statement}: {plan:#?}");
             }
         }
     }
-    new.close().await;
-    old.close().await;
+    new.database.close().await;
+    old.database.close().await;
     let again = open_file(folder.path()).await;
     let left = Statement::from_string(
         DbBackend::Sqlite,
         "SELECT name FROM sqlite_schema WHERE name LIKE 'sqlite_stat%'",
     );
-    assert!(again.reader.query_all_raw(left).await.unwrap().is_empty(), "closing analyses nothing");
+    assert!(
+        again.database.reader().query_all_raw(left).await.unwrap().is_empty(),
+        "closing analyses nothing"
+    );
 }
 
 #[tokio::test]
@@ -275,7 +278,7 @@ async fn statistics_of_empty_and_small_tables_keep_the_plans_on_postgresql() {
 
 async fn all_by_key_on_postgresql(store: &Store) {
     for statement in statements(store.clone()).await {
-        let plan = plan(&store.reader, "EXPLAIN", &statement).await;
+        let plan = plan(store.database.reader(), "EXPLAIN", &statement).await;
         let by_key = plan.iter().all(|step| {
             !TABLES.iter().any(|table| step.contains(&format!("Seq Scan on {table}")))
                 && (!step.contains("Sort") || sorts_little(&statement))
@@ -308,7 +311,7 @@ async fn no_statement_of_an_operator_is_compiled_before_postgresql_executes_it()
     let of_sessions = |statement: &&Statement| statement.sql.contains("operator_sessions");
     assert!(statements.iter().filter(of_sessions).count() > 3, "{statements:?}");
     for statement in statements {
-        let plan = plan(&store.reader, "EXPLAIN", &statement).await;
+        let plan = plan(store.database.reader(), "EXPLAIN", &statement).await;
         assert!(!plan.iter().any(|line| line.starts_with("JIT")), "{statement}: {plan:#?}");
     }
 }

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use petstore_clock::UnixMillis;
+use petstore_database::Session;
 use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, QueryTrait};
 
 use super::{
-    Session, Store,
+    Store,
     entity::{moment_column, refusal},
 };
 use crate::domain::{AccountId, KEPT, PetStoreError, Refusal};
@@ -24,7 +25,7 @@ impl Store {
             .filter(C::Id.in_subquery(newest.into_query()))
             .order_by_desc(C::RefusedAt)
             .limit(20); // clients may reuse an id
-        let rows = self.all(find).await?;
+        let rows = self.database.all(find).await?;
         Ok(rows.into_iter().filter_map(refusal::Model::refusal).collect())
     }
 
@@ -37,7 +38,7 @@ impl Store {
         let find = refusal::Entity::find()
             .filter(refusal::Column::AccountId.eq(account.0))
             .filter(refusal::Column::RefusedAt.gte(moment_column(since)));
-        let rows = self.all(find).await?;
+        let rows = self.database.all(find).await?;
         let mut refusals: Vec<_> = rows.into_iter().filter_map(refusal::Model::refusal).collect();
         refusals.sort_by_key(|refusal| std::cmp::Reverse(refusal.at));
         Ok(refusals)
@@ -67,8 +68,10 @@ impl Store {
             .column_as(C::Id.count(), "refusals")
             .group_by(C::AccountId)
             .group_by(C::Cause);
-        let kinds =
-            self.read(move |db| Box::pin(kinds.clone().into_tuple::<(i64, i64, i64)>().all(db))).await?;
+        let kinds = self
+            .database
+            .read(move |db| Box::pin(kinds.clone().into_tuple::<(i64, i64, i64)>().all(db)))
+            .await?;
         let all: i64 = kinds.iter().map(|(.., refusals)| refusals).sum();
         let surplus = u64::try_from(all).unwrap_or_default().saturating_sub(max);
         let Some((account, cause, most)) = kinds.into_iter().max_by_key(|(.., refusals)| *refusals) else {
@@ -95,10 +98,11 @@ impl Store {
             .limit(limit);
         let delete =
             refusal::Entity::delete_many().filter(refusal::Column::Id.in_subquery(oldest.into_query()));
-        self.transaction_beside_others(move |transaction| {
-            Box::pin(async move { Ok(delete.exec(transaction).await?.rows_affected) })
-        })
-        .await
+        self.database
+            .transaction_beside_others(move |transaction| {
+                Box::pin(async move { Ok(delete.exec(transaction).await?.rows_affected) })
+            })
+            .await
     }
 }
 

@@ -113,7 +113,7 @@ async fn lists_and_pets_cost_the_same_among_few_and_many_on_sqlite() {
     let ((few, _home), (many, _other_home)) = (new_file().await, new_file().await);
     for (store, count) in [(&few, FEW), (&many, self::many())] {
         for part in parts(DbBackend::Sqlite, count) {
-            store.writer.execute_unprepared(&part).await.unwrap();
+            store.database.writer().execute_unprepared(&part).await.unwrap();
         }
     }
     work::assert_same(&work::steps(&few, FEW).await, &work::steps(&many, self::many()).await, 0);
@@ -154,7 +154,7 @@ fn many_later() -> i64 {
 async fn statistics_of_an_almost_empty_store_slow_no_call_on_sqlite() {
     let (few, _home) = new_file().await;
     for part in parts(DbBackend::Sqlite, FEW) {
-        few.writer.execute_unprepared(&part).await.unwrap();
+        few.database.writer().execute_unprepared(&part).await.unwrap();
     }
     let few = work::steps(&few, FEW).await;
     for first_rows in FIRST_ROWS {
@@ -162,9 +162,9 @@ async fn statistics_of_an_almost_empty_store_slow_no_call_on_sqlite() {
         let later = parts(DbBackend::Sqlite, many_later());
         let before = [first_rows, "ANALYZE", "DELETE FROM pets", "DELETE FROM sqlite_sequence"];
         for sql in before.map(str::to_owned).into_iter().chain(later) {
-            store.writer.execute_unprepared(&sql).await.unwrap();
+            store.database.writer().execute_unprepared(&sql).await.unwrap();
         }
-        store.close().await;
+        store.database.close().await;
         let many = work::steps(&open_file(home.path()).await, many_later()).await;
         work::assert_same(&few, &many, 0);
     }
@@ -174,15 +174,15 @@ async fn statistics_of_an_almost_empty_store_slow_no_call_on_sqlite() {
 async fn closing_an_almost_empty_store_slows_no_call_on_sqlite() {
     let (few, _home) = new_file().await;
     for part in parts(DbBackend::Sqlite, FEW) {
-        few.writer.execute_unprepared(&part).await.unwrap();
+        few.database.writer().execute_unprepared(&part).await.unwrap();
     }
     let (mut store, home) = new_file().await;
     let rest = parts(DbBackend::Sqlite, many_later() - 2);
     for sql in [FIRST_ROWS[1].to_owned()].into_iter().chain(rest) {
-        store.writer.execute_unprepared(&sql).await.unwrap();
+        store.database.writer().execute_unprepared(&sql).await.unwrap();
         let list = ListPets { size: PageSize::DEFAULT, after: Some(PetId(1)), status: None };
         store.list_pets(list).await.unwrap();
-        store.close().await;
+        store.database.close().await;
         store = open_file(home.path()).await;
     }
     let many = work::steps(&store, many_later()).await;

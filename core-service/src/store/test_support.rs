@@ -1,19 +1,19 @@
 //! New stores, on the engine that `PETSTORE_TEST_ENGINE` names.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
+use petstore_database::{
+    DatabaseUrl, OpenOptions, schema,
+    testing::{Observe, foreign_transaction},
+};
 use petstore_test_servers::{
     Engine,
     servers::{Database, database_with_schema},
 };
-use sea_orm::{
-    ConnectionTrait, DatabaseTransaction, DbBackend, SqliteTransactionMode, TransactionOptions,
-    TransactionTrait,
-};
+use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, metric};
 use tempfile::TempDir;
 
-use super::{OpenOptions, Store, schema};
-use crate::DatabaseUrl;
+use super::{SCHEMA, Store};
 
 const MIGRATE: OpenOptions = OpenOptions { migrate: true, quick_check: true };
 
@@ -56,7 +56,7 @@ pub(crate) async fn new_file() -> (Store, TempDir) {
 pub(crate) async fn store_database() -> Database {
     database_with_schema(async |database| {
         // Boxed: the compiler bounds how deep the futures of a test may be nested.
-        Box::pin(schema::up(&database.url().parse().unwrap())).await.unwrap();
+        Box::pin(schema::up(&database.url().parse().unwrap(), &SCHEMA)).await.unwrap();
     })
     .await
 }
@@ -64,49 +64,43 @@ pub(crate) async fn store_database() -> Database {
 /// Creates a store in PostgreSQL.
 pub(crate) async fn new_database() -> (Store, Database) {
     let database = store_database().await;
-    let store = Store::open(&database.url().parse().unwrap(), MIGRATE).await.unwrap();
+    let store = Store::open(&database.url().parse().unwrap(), &[], MIGRATE).await.unwrap();
     (store, database)
 }
 
 impl Store {
     pub(crate) fn is_sqlite(&self) -> bool {
-        self.writer.backend() == sea_orm::DbBackend::Sqlite
+        self.database.backend() == DbBackend::Sqlite
+    }
+
+    /// Calls the function after each statement that is sent through this handle.
+    pub(crate) fn observe(&mut self, observe: impl Fn(&metric::Info<'_>) + Send + Sync + 'static) {
+        let observe: Observe = Arc::new(observe);
+        self.database.observe(&observe);
+        self.gets.primary().observe(&observe);
+        self.lists.primary().observe(&observe);
+        self.creates.observe(&observe);
     }
 
     /// Sends a statement that bypasses all guarantees of the store.
     pub(crate) async fn execute_unchecked(&self, sql: &str) -> Result<(), sea_orm::DbErr> {
-        self.writer.execute_unprepared(sql).await.map(drop)
+        self.database.writer().execute_unprepared(sql).await.map(drop)
     }
 }
 
 /// Opens the store once more, as another process would.
 pub(crate) async fn open(home: &Home) -> Store {
-    Store::open(&home.url(), MIGRATE).await.unwrap()
+    Store::open(&home.url(), &[], MIGRATE).await.unwrap()
 }
 
 /// Opens the store in the folder, as another process would.
 pub(crate) async fn open_file(folder: &Path) -> Store {
-    Store::open(&url(&folder.join("petstore.db")), MIGRATE).await.unwrap()
-}
-
-/// Begins a transaction of another process on the store. On SQLite it holds the write lock.
-pub(crate) async fn foreign_transaction(url: &DatabaseUrl) -> DatabaseTransaction {
-    let url = match url {
-        DatabaseUrl::Sqlite(path) => format!("sqlite://{}", path.display()),
-        DatabaseUrl::Postgres(address) => {
-            format!("postgres://postgres@{}/{}", address.host(), address.database())
-        }
-    };
-    let options = TransactionOptions {
-        sqlite_transaction_mode: url.starts_with("sqlite").then_some(SqliteTransactionMode::Immediate),
-        ..TransactionOptions::default()
-    };
-    sea_orm::Database::connect(url).await.unwrap().begin_with_options(options).await.unwrap()
+    Store::open(&url(&folder.join("petstore.db")), &[], MIGRATE).await.unwrap()
 }
 
 /// Blocks every writer of the store until the transaction ends.
 pub(crate) async fn lock_for_writing(url: &DatabaseUrl) -> DatabaseTransaction {
-    let transaction = foreign_transaction(url).await;
+    let transaction = foreign_transaction(url).await.unwrap();
     if transaction.get_database_backend() == DbBackend::Postgres {
         transaction.execute_unprepared("LOCK TABLE pets IN EXCLUSIVE MODE").await.unwrap();
     }

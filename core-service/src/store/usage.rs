@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use petstore_clock::UnixMillis;
+use petstore_database::Session;
 use petstore_proto::admin::v1::{
     DeprecatedUse, RefusalCount as CountedCause, RefusedAccount, UsageCounts, UsagePeriod,
 };
@@ -12,7 +13,7 @@ use sea_orm::{
     sea_query::{Expr, ExprTrait, OnConflict, Order, Query, SelectStatement},
 };
 
-use super::{Session, Store, entity::moment_column, refusals};
+use super::{Store, entity::moment_column, refusals};
 use crate::domain::{
     AccountId, Day, KEPT, KeyId, MAX_COUNT, Minute, NO_ACCOUNT, PetStoreError, RefusalCount, UsageMinute,
     UsageReport, refusal_cause, refusal_code,
@@ -44,22 +45,23 @@ impl Store {
         now: UnixMillis,
     ) -> Result<(), PetStoreError> {
         let reporter = reporter.to_owned();
-        self.transaction_beside_others(move |transaction| {
-            Box::pin(async move {
-                if is_new(transaction, &reporter, number, now).await? {
-                    let UsageReport { requests, refusals, refusal_counts } = report;
-                    add_requests(transaction, requests).await?;
-                    add_refusals(transaction, refusal_counts).await?;
-                    refusals::add(transaction, refusals).await?;
-                    let silent_since = moment_column(now.minus(KEPT.reports));
-                    delete_before(transaction, "usage_reporters", "reported_at", silent_since).await?;
-                    let first_kept = Day::containing(now).minus(KEPT.usage_days - 1);
-                    forget(transaction, "usage_days", "day", first_kept.0).await?;
-                }
-                Ok(())
+        self.database
+            .transaction_beside_others(move |transaction| {
+                Box::pin(async move {
+                    if is_new(transaction, &reporter, number, now).await? {
+                        let UsageReport { requests, refusals, refusal_counts } = report;
+                        add_requests(transaction, requests).await?;
+                        add_refusals(transaction, refusal_counts).await?;
+                        refusals::add(transaction, refusals).await?;
+                        let silent_since = moment_column(now.minus(KEPT.reports));
+                        delete_before(transaction, "usage_reporters", "reported_at", silent_since).await?;
+                        let first_kept = Day::containing(now).minus(KEPT.usage_days - 1);
+                        forget(transaction, "usage_days", "day", first_kept.0).await?;
+                    }
+                    Ok(())
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// Returns the counts since a day, of one account or of all requests together, in ascending order of
@@ -80,7 +82,7 @@ impl Store {
         let mut query = sums("usage_days", "day", since.0, account);
         query.expr_as(last_report, "last_report").order_by("day", Order::Asc);
         let (mut days, mut last_report) = (Vec::new(), 0);
-        for row in self.rows(query).await? {
+        for row in self.database.rows(query).await? {
             days.push((Day(row.try_get("", "day")?), stored_counts(&row)?));
             last_report = row.try_get::<Option<i64>>("", "last_report")?.unwrap_or_default();
         }
@@ -114,7 +116,7 @@ impl Store {
                 counts: Some(stored_counts(row)?),
             })
         };
-        self.rows(query).await?.iter().rev().map(counted).collect()
+        self.database.rows(query).await?.iter().rev().map(counted).collect()
     }
 
     /// Returns the number of requests that each cause refused since a minute, largest first.
@@ -129,7 +131,7 @@ impl Store {
             .order_by("cause", Order::Asc)
             .take();
         let mut refusals = Vec::new();
-        for row in self.rows(query).await? {
+        for row in self.database.rows(query).await? {
             if let Some(cause) = refusal_cause(row.try_get("", "cause")?) {
                 let (code, requests) = (refusal_code(cause).to_owned(), row.try_get("", "sum")?);
                 refusals.push(CountedCause { cause: cause.into(), code, requests });
@@ -148,7 +150,7 @@ impl Store {
         let refused = |row: &QueryResult| -> Result<_, PetStoreError> {
             Ok(RefusedAccount { account: row.try_get("", "name")?, requests: row.try_get("", "sum")? })
         };
-        self.rows(query).await?.iter().map(refused).collect()
+        self.database.rows(query).await?.iter().map(refused).collect()
     }
 
     /// Returns the accounts that called the deprecated getPet since a day, most calls first, at most `max`.
@@ -166,20 +168,22 @@ impl Store {
                 last_day: Some(Day(row.try_get("", "last")?).start().to_timestamp()),
             })
         };
-        self.rows(query).await?.iter().map(used).collect()
+        self.database.rows(query).await?.iter().map(used).collect()
     }
 
     /// Deletes counts by minute that are older than a day: a bounded number of the oldest minute. Returns the
     /// number of deleted rows.
     pub(crate) async fn forget_old_minutes(&self, now: UnixMillis) -> Result<u64, PetStoreError> {
         let first_kept = Minute::containing(now).minus(KEPT.usage_minutes);
-        self.transaction_beside_others(move |transaction| {
-            Box::pin(async move {
-                let refusals = delete_before(transaction, "refusal_counts", "minute", first_kept.0).await?;
-                Ok(refusals + forget(transaction, "usage_minutes", "minute", first_kept.0).await?)
+        self.database
+            .transaction_beside_others(move |transaction| {
+                Box::pin(async move {
+                    let refusals =
+                        delete_before(transaction, "refusal_counts", "minute", first_kept.0).await?;
+                    Ok(refusals + forget(transaction, "usage_minutes", "minute", first_kept.0).await?)
+                })
             })
-        })
-        .await
+            .await
     }
 }
 

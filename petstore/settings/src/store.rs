@@ -2,10 +2,7 @@
 
 use std::path::PathBuf;
 
-use petstore_core::{
-    DatabaseUrl,
-    store::{OpenError, OpenOptions},
-};
+use petstore_database::{DatabaseUrl, OpenError, OpenOptions};
 
 use super::{
     InvalidSetting,

@@ -11,7 +11,8 @@ use petstore_command_line::{
     Signals, block_on, output,
     partial_file::{Mode, PartialFile, beside, folder_of, identity},
 };
-use petstore_core::store::{OpenError, backup};
+use petstore_core::store::SCHEMA;
+use petstore_database::{OpenError, backup};
 use petstore_settings::{DatabaseSettings, InvalidSetting};
 use rustix::fs::{FlockOperation, fcntl_lock};
 
@@ -64,7 +65,7 @@ pub(crate) fn back_up(settings: &BackupSettings) -> Result<(), CliError> {
             }
             require_no_log(file)?;
             let copy = PartialFile::create(file, Mode::Owner).map_err(BackupError::io(file))?;
-            backup::copy(&store, copy.path()).await?;
+            backup::copy(&store, &SCHEMA, copy.path()).await?;
             Ok(copy.complete().map_err(BackupError::io(file))?)
         })),
     )?;
@@ -87,7 +88,7 @@ pub(crate) fn restore(settings: &RestoreSettings) -> Result<(), CliError> {
             let copy = PartialFile::create(&store, Mode::Owner).map_err(BackupError::io(&store))?;
             let mut backup = File::open(file).map_err(BackupError::io(file))?;
             io::copy(&mut backup, &mut copy.file()).map_err(BackupError::io(file))?;
-            backup::check(copy.path(), file).await?;
+            backup::check(copy.path(), &SCHEMA, file).await?;
             let owner = if is_there { fs::metadata(&store) } else { fs::metadata(folder_of(&store)) };
             let owner = owner.map_err(BackupError::io(&store))?;
             let _ = fchown(copy.file(), Some(owner.uid()), Some(owner.gid())); // only root may, and has to

@@ -5,7 +5,8 @@ use petstore_command_line::{
     block_on,
     output::{Column, OutputSettings, column, table},
 };
-use petstore_core::store::schema::{self, Loss, Losses, Migration, MigrationState};
+use petstore_core::store::SCHEMA;
+use petstore_database::{Loss, Losses, Migration, MigrationState, schema};
 use petstore_settings::{DatabaseSettings, value::whole_number};
 use serde_json::{Value, json};
 
@@ -51,13 +52,13 @@ pub(crate) fn run(command: &Migrate) -> Result<(), CliError> {
         "warn",
         Box::pin(async {
             Ok(match *command {
-                Migrate::Up(_) => json(&schema::up(&url).await?),
+                Migrate::Up(_) => json(&schema::up(&url, &SCHEMA).await?),
                 Migrate::Down { steps, yes: false, .. } => {
-                    output.print(&losses_json(&schema::losses(&url, steps).await?), losses_text)?;
+                    output.print(&losses_json(&schema::losses(&url, &SCHEMA, steps).await?), losses_text)?;
                     return Err(CliError::NotConfirmed);
                 }
-                Migrate::Down { steps, yes: true, .. } => json(&schema::down(&url, steps).await?),
-                Migrate::Status(_) => json(&schema::status(&url).await?),
+                Migrate::Down { steps, yes: true, .. } => json(&schema::down(&url, &SCHEMA, steps).await?),
+                Migrate::Status(_) => json(&schema::status(&url, &SCHEMA).await?),
             })
         }),
     )?;

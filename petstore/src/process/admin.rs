@@ -58,7 +58,7 @@ impl Sources {
     async fn parts(&self) -> Vec<(Part, Option<Fault>)> {
         let database = match &self.store {
             None => None,
-            Some(store) => Some(store.fault().await),
+            Some(store) => Some(store.database().fault().await),
         };
         let (core, limiter) = self.gateway.as_ref().map(Gateway::faults).unzip();
         let parts = [(Part::Core, core), (Part::Database, database), (Part::Limiter, limiter)];

@@ -16,7 +16,8 @@ use std::{
 use petstore_api_key::{ApiKey, OperatorToken};
 use petstore_clock::{Clock, UnixMillis};
 use petstore_command_line::partial_file::folder_of;
-use petstore_core::{DatabaseUrl, domain::PetStoreError, store::Store};
+use petstore_core::{domain::PetStoreError, store::Store};
+use petstore_database::DatabaseUrl;
 use tokio::task::spawn_blocking;
 
 use super::ProcessError;
@@ -234,15 +235,15 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use petstore_api_key::Environment;
-    use petstore_core::store;
+    use petstore_database::OpenOptions as OpenStore;
     use tempfile::TempDir;
 
     use super::*;
 
     async fn new_store(folder: &TempDir) -> (Store, DatabaseUrl) {
         let url: DatabaseUrl = format!("sqlite://{}/petstore.db", folder.path().display()).parse().unwrap();
-        let options = store::OpenOptions { migrate: true, quick_check: false };
-        (Store::open(&url, options).await.unwrap(), url)
+        let options = OpenStore { migrate: true, quick_check: false };
+        (Store::open(&url, &[], options).await.unwrap(), url)
     }
 
     async fn made(store: &Store, url: &DatabaseUrl) -> Result<Option<PathBuf>, ProcessError> {

@@ -7,10 +7,11 @@ use parking_lot::RwLock;
 use petstore_clock::Clock;
 use petstore_command_line::partial_file::folder_of;
 use petstore_core::{
-    Core, DatabaseUrl,
+    Core,
     grpc::{self, Security},
     store::Store,
 };
+use petstore_database::DatabaseUrl;
 use petstore_gateway::{
     Gateway, RestApp,
     core_client::CoreTransport,
@@ -190,7 +191,7 @@ impl Process {
         replicas: &[DatabaseUrl],
         settings: &StoreSettings,
     ) -> Result<Store, ProcessError> {
-        let store = Store::open(url, settings.open_options()).await?.with_replicas(url, replicas)?;
+        let store = Store::open(url, replicas, settings.open_options()).await?;
         let store = store.with_pet_cache(settings.pet_cache);
         self.addresses.store = Some(url.to_string());
         self.sources.store = Some(store.clone());

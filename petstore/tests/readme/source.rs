@@ -8,12 +8,13 @@ use std::{
 use crate::files;
 
 /// Crates, whose code is in `src` below.
-pub(crate) const CRATES: [&str; 16] = [
+pub(crate) const CRATES: [&str; 17] = [
     "core-service",
     "crates/api-key",
     "crates/client-address",
     "crates/clock",
     "crates/command-line",
+    "crates/database",
     "crates/plans",
     "crates/rate-limit",
     "crates/telemetry",

@@ -25,7 +25,7 @@ async fn health_follows_the_store_and_a_watcher_does_not_delay_the_drain() {
     for updates in &mut watched {
         while updates.message().await.unwrap().unwrap().status() != ServingStatus::Serving {}
     }
-    shop.core.store.clone().close().await;
+    shop.core.store.database().close().await;
     for updates in &mut watched {
         assert_eq!(updates.message().await.unwrap().unwrap().status(), ServingStatus::NotServing);
     }

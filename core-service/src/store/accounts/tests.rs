@@ -319,14 +319,14 @@ async fn a_restored_store_with_as_many_changes_as_were_lost_invalidates_everythi
     };
     let file = folder.path().join("petstore.db");
     create(&store, "kept", START).await;
-    store.close().await;
+    store.database.close().await;
     let backup = std::fs::read(&file).unwrap();
 
     let store = open_file(folder.path()).await;
     create(&store, "lost", START).await;
     let seen = store.changes_after(0, 10).await.unwrap().revision;
     create(&store, "lost-unseen", START).await;
-    store.close().await;
+    store.database.close().await;
 
     for changes in 1..4_u64 {
         std::fs::write(&file, &backup).unwrap();
@@ -339,7 +339,7 @@ async fn a_restored_store_with_as_many_changes_as_were_lost_invalidates_everythi
         assert!(answer.truncated && answer.revision > seen, "{changes} changes: {answer:?}");
         let next = store.changes_after(answer.revision, 10).await.unwrap();
         assert!(!next.truncated && next.changes.is_empty(), "{next:?}");
-        store.close().await;
+        store.database.close().await;
     }
 }
 
@@ -426,7 +426,7 @@ async fn the_key_itself_is_in_no_file() {
 #[tokio::test]
 async fn a_closed_store_is_an_outage() {
     let shop = Shop::open().await;
-    shop.store.clone().close().await;
+    shop.store.database.close().await;
     let error =
         shop.store.create_account(&Actor::LOCAL, &named("acme"), Plan::Free, START).await.unwrap_err();
     assert!(matches!(error, PetStoreError::Unavailable(_)), "{error:?}");

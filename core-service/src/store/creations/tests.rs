@@ -2,10 +2,12 @@ use std::time::Duration;
 
 use sea_orm::ConnectionTrait;
 
+use petstore_database::testing::foreign_transaction;
+
 use super::*;
 use crate::{
     domain::PetId,
-    store::test_support::{foreign_transaction, lock_for_writing, new_database, new_store, open},
+    store::test_support::{lock_for_writing, new_database, new_store, open},
 };
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
@@ -33,7 +35,7 @@ async fn a_repeated_creation_adds_one_pet() {
 async fn an_idempotency_key_is_not_stored_in_plain_text() {
     let (store, _home) = new_store().await;
     store.insert_pet_once(&id("rest/1/a-secret"), pet("Rex"), NOW).await.unwrap();
-    let kept = create_request::Entity::find().all(&store.reader).await.unwrap();
+    let kept = create_request::Entity::find().all(store.database.reader()).await.unwrap();
     assert_eq!(kept.iter().map(|row| row.digest.len()).collect::<Vec<_>>(), [32]);
     assert!(!format!("{kept:?}").contains("secret"));
 }
@@ -100,7 +102,7 @@ async fn a_repetition_during_a_creation_is_refused_as_in_progress() {
 #[tokio::test]
 async fn a_repetition_during_another_cores_creation_is_refused_as_in_progress() {
     let (store, database) = new_database().await;
-    let other = foreign_transaction(&database.url().parse().unwrap()).await;
+    let other = foreign_transaction(&database.url().parse().unwrap()).await.unwrap();
     let name = format!(
         "INSERT INTO create_requests (digest, pet_id, created_at) VALUES (sha256('a'), 1, {})",
         NOW.0

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use petstore_api_key::{Environment, KeyDigest};
 use petstore_clock::UnixMillis;
+use petstore_database::revision;
 use petstore_proto::internal::v1::{FoundKey, ResolveKeysResponse, ResolvedKey, Suspension};
 use sea_orm::{
     Condition, ConnectionTrait, FromQueryResult,
@@ -19,7 +20,7 @@ use crate::{
             account::{self, stored_plan},
             api_key,
             ban::{self, note_message, stored_note},
-            moment_column, revision, stored_moment,
+            moment_column, stored_moment,
         },
     },
 };
@@ -90,7 +91,7 @@ impl Store {
             )
             .and_where(Expr::col((revision::Entity, revision::Column::Id)).eq(1))
             .take();
-        let rows = self.rows(query).await?;
+        let rows = self.database.rows(query).await?;
         let rows =
             rows.iter().map(|row| ResolvedRow::from_query_result(row, "")).collect::<Result<Vec<_>, _>>()?;
         let revision = rows.first().ok_or_else(revision_missing)?.revision;
@@ -121,10 +122,11 @@ impl Store {
             .cond_where(any![last_used_at().is_null(), last_used_at().lt(used_at)])
             .take();
         // Such transactions run one at a time: two reports could wait for each other's rows.
-        self.transaction(move |transaction| {
-            Box::pin(async move { Ok(transaction.execute(&update).await.map(drop)?) })
-        })
-        .await
+        self.database
+            .transaction(move |transaction| {
+                Box::pin(async move { Ok(transaction.execute(&update).await.map(drop)?) })
+            })
+            .await
     }
 }
 

@@ -5,17 +5,13 @@ use std::{collections::HashSet, sync::Arc};
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use petstore_clock::UnixMillis;
+use petstore_database::{BatchError, Batched, Batches, Database, Session, fault};
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement, sea_query::ArrayType};
 use sha2::{Digest, Sha256};
 
 use crate::{
     domain::{IdempotencyKey, NewPet, PetId},
-    store::{
-        Session,
-        connection::{BatchError, Batched, Batches, Connections},
-        entity::{array_value, moment_column, numbers, pet},
-        fault,
-    },
+    store::entity::{array_value, moment_column, numbers, pet},
 };
 
 /// Maximum number of pets in a batch. Their names have up to 1,020 bytes each, so a batch has less than 100
@@ -25,17 +21,15 @@ const MOST_PETS: usize = 64;
 /// Batched creation of pets. Clones share it.
 #[derive(Clone)]
 pub(in crate::store) struct PetCreates {
-    together: Batches<Creates>,
-    /// Connections for calls that failed because of others in their batch.
-    alone: Connections,
+    batches: Batches<Creates>,
     in_flight: KeysInFlight,
 }
 
 impl PetCreates {
-    pub(in crate::store) fn new(together: Connections, alone: Connections) -> Self {
+    pub(in crate::store) fn new(database: &mut Database) -> Self {
         // One commit at a time, because two would only wait for each other. One more runs while one waits for
         // a lock.
-        Self { together: Batches::new(together, 1), alone, in_flight: Arc::default() }
+        Self { batches: database.batched_writes("creates", 1), in_flight: Arc::default() }
     }
 
     /// Registers a creation. Returns `None` if one with that key is already in flight.
@@ -43,14 +37,6 @@ impl PetCreates {
         let mut keys = self.in_flight.lock();
         let entry = || Entry { in_flight: Arc::clone(&self.in_flight), key: key.clone() };
         keys.insert(key.clone()).then(|| InFlightKey(Arc::new(entry())))
-    }
-
-    pub(in crate::store) fn connections(&self) -> &Connections {
-        self.together.connections()
-    }
-
-    pub(in crate::store) fn connections_mut(&mut self) -> [&mut Connections; 2] {
-        [self.together.connections_mut(), &mut self.alone]
     }
 
     /// Returns the identifier of the pet, or `None` if the name of its creation is taken.
@@ -61,11 +47,11 @@ impl PetCreates {
     ) -> Result<Option<PetId>, DbErr> {
         let name = name.map(|(key, now)| (key.clone(), now));
         let new = NewRow { pet: pet.clone(), name, wait: "50ms" };
-        match self.together.ask(new.clone()).await {
+        match self.batches.ask(new.clone()).await {
             Err(BatchError { error, is_shared })
                 if is_name_in_use(&error) || (is_shared && fault::is_refusal(&error)) =>
             {
-                Batches::<Creates>::ask_alone(&self.alone, NewRow { wait: "1s", ..new }).await
+                self.batches.ask_alone(NewRow { wait: "1s", ..new }).await
             }
             answer => answer.map_err(|error| error.error),
         }

@@ -3,18 +3,14 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use petstore_database::{Batched, Session};
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement, Value, sea_query::ArrayType};
 
 use crate::{
     domain::ListPets,
-    store::{
-        Session,
-        connection::{BatchError, Batched, Batches, Connections},
-        entity::{
-            array_value, numbers,
-            pet::{self, pet_arrays, pet_columns, status_column},
-        },
-        fault,
+    store::entity::{
+        array_value, numbers,
+        pet::{self, pet_arrays, pet_columns, status_column},
     },
 };
 
@@ -31,69 +27,8 @@ const SQLITE_PAGES: usize = 8;
 /// all of them.
 const MOST_ROWS: i64 = 1_024;
 
-/// Batched reads of pets from one database. Clones share them.
-#[derive(Clone)]
-pub(in crate::store) struct PetReads {
-    gets: Batches<Gets>,
-    lists: Batches<Lists>,
-    /// Connections for calls that failed because of others in their batch.
-    alone: Connections,
-}
-
-impl PetReads {
-    /// Creates the reader. Pages never delay single pets if each kind has its own connections.
-    pub(in crate::store) fn new(gets: Connections, lists: Connections, alone: Connections) -> Self {
-        // Pages take longer than single pets, and no caller should wait for the pages of many others.
-        Self { gets: Batches::new(gets, 1), lists: Batches::new(lists, 2), alone }
-    }
-
-    /// Returns the connections that single pets and pages are read on.
-    pub(in crate::store) fn connections(&self) -> [&Connections; 2] {
-        [self.gets.connections(), self.lists.connections()]
-    }
-
-    pub(in crate::store) async fn close(&self) {
-        for connections in self.connections() {
-            connections.close().await;
-        }
-    }
-
-    pub(in crate::store) fn connections_mut(&mut self) -> [&mut Connections; 3] {
-        [self.gets.connections_mut(), self.lists.connections_mut(), &mut self.alone]
-    }
-
-    /// Returns the pet's row, if there is one.
-    pub(in crate::store) async fn find(&self, id: i64) -> Result<Option<pet::Model>, DbErr> {
-        self.ask(&self.gets, id).await
-    }
-
-    /// Returns the first rows of a list, up to its limit.
-    pub(in crate::store) async fn list(
-        &self,
-        list: ListPets,
-        limit: usize,
-    ) -> Result<Vec<pet::Model>, DbErr> {
-        let page = Rows {
-            status: list.status.map_or(0, status_column),
-            after: list.after.map_or(i64::MIN, |id| id.0),
-            limit: i64::try_from(limit).unwrap_or(i64::MAX),
-        };
-        self.ask(&self.lists, page).await.map(Arc::unwrap_or_clone)
-    }
-
-    /// Returns the answer to the call. Repeats it alone if it may have failed because of another call.
-    async fn ask<B: Batched>(&self, batches: &Batches<B>, call: B::Call) -> Result<B::Answer, DbErr> {
-        match batches.ask(call.clone()).await {
-            Err(BatchError { error, is_shared: true }) if !fault::is_outage(&error) => {
-                Batches::<B>::ask_alone(&self.alone, call).await
-            }
-            answer => answer.map_err(|error| error.error),
-        }
-    }
-}
-
 /// The kind of call that reads a single pet.
-struct Gets;
+pub(in crate::store) struct Gets;
 
 impl Batched for Gets {
     type Call = i64;
@@ -148,16 +83,27 @@ fn find_pets(engine: DbBackend, ids: &[i64]) -> Statement {
 }
 
 /// The kind of call that reads a list. Equal lists are read once.
-struct Lists;
+pub(in crate::store) struct Lists;
 
 /// Consecutive rows of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Rows {
+pub(in crate::store) struct Rows {
     /// Status as it is stored; 0 selects pets of every status, and of none.
     status: i16,
     /// Identifier that the rows follow.
     after: i64,
     limit: i64,
+}
+
+impl Rows {
+    /// Returns the first rows of a list, up to a limit.
+    pub(in crate::store) fn of(list: ListPets, limit: usize) -> Self {
+        Self {
+            status: list.status.map_or(0, status_column),
+            after: list.after.map_or(i64::MIN, |id| id.0),
+            limit: i64::try_from(limit).unwrap_or(i64::MAX),
+        }
+    }
 }
 
 impl Batched for Lists {

@@ -44,7 +44,7 @@ async fn identifiers_ascend_from_1_and_are_never_assigned_twice() {
     for id in 1..=3 {
         assert_eq!(store.insert_pet(new_pet("Rex", None)).await.unwrap().id, PetId(id));
     }
-    pet::Entity::delete_by_id(3).exec(&store.writer).await.unwrap();
+    pet::Entity::delete_by_id(3).exec(store.database.writer()).await.unwrap();
     assert_eq!(store.insert_pet(new_pet("Rex", None)).await.unwrap().id, PetId(4));
 }
 
@@ -109,7 +109,7 @@ proptest! {
                 }
             }
             prop_assert_eq!(walk(&store, filter, &sizes).await, expected);
-            store.close().await;
+            store.database.close().await;
             Ok(())
         })?;
     }
@@ -124,7 +124,7 @@ async fn an_invalid_row_is_an_internal_error() {
         status: Set(Some(9)),
         ..Default::default()
     };
-    let row = pet::Entity::insert(row).exec_with_returning(&store.writer).await.unwrap();
+    let row = pet::Entity::insert(row).exec_with_returning(store.database.writer()).await.unwrap();
     assert_eq!((PetName::stored(row.name.clone()).as_str(), row.category_id), ("Rex", 1));
     assert!(matches!(store.find_pet(PetId(row.id)).await, Err(PetStoreError::Bug(_))));
 }

@@ -7,11 +7,11 @@ use std::sync::{
 };
 
 use futures_util::future::join_all;
+use petstore_database::testing::READERS;
 use sea_orm::{ConnectionTrait, Statement};
 use tokio::sync::Barrier;
 
 use super::{CALLS, Store};
-use crate::store::sqlite::READERS;
 
 /// Cost of each of the calls, and of reading most pets.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(super) fn assert_same(few: &Costs, many: &Costs, levels: u64) {
 /// Returns a statement that reads as many pets as a slow disk provides within the timeout of a statement.
 fn read_most(store: &Store) -> Statement {
     let sql = "SELECT count(*) FROM (SELECT id FROM pets WHERE name > 'A' LIMIT 100000) AS most";
-    Statement::from_string(store.reader.backend(), sql)
+    Statement::from_string(store.database.reader().backend(), sql)
 }
 
 /// Number of times that a call is made on SQLite, so that each connection makes it at least once. The first
@@ -54,7 +54,7 @@ pub(super) async fn steps(store: &Store, count: i64) -> Costs {
         calls.push(cost);
     }
     let before = steps.load(Ordering::Relaxed);
-    store.reader.query_all_raw(read_most(store)).await.unwrap();
+    store.database.reader().query_all_raw(read_most(store)).await.unwrap();
     Costs { calls, most: steps.load(Ordering::Relaxed) - before }
 }
 
@@ -64,7 +64,7 @@ async fn count_steps(store: &Store) -> Arc<AtomicU64> {
     let all_at_once = Arc::new(Barrier::new(READERS)); // so that each connection gets one of the jobs
     let setting_up = (0..READERS).map(|_| {
         let (steps, all_at_once) = (Arc::clone(&steps), Arc::clone(&all_at_once));
-        store.reader.read(move |session| {
+        store.database.reader().read(move |session| {
             Box::pin(async move {
                 all_at_once.wait().await;
                 session
@@ -86,10 +86,8 @@ async fn count_steps(store: &Store) -> Arc<AtomicU64> {
 pub(super) async fn pages(store: &Store, count: i64) -> Costs {
     let mut observed = store.clone();
     let sent = Arc::<Mutex<Option<Statement>>>::default();
-    for connections in observed.connections_mut() {
-        let last = Arc::clone(&sent);
-        connections.observe(move |info| *last.lock().unwrap() = Some(info.statement.clone()));
-    }
+    let last = Arc::clone(&sent);
+    observed.observe(move |info| *last.lock().unwrap() = Some(info.statement.clone()));
     let mut calls = Vec::new();
     for (_, call) in CALLS {
         call.make(&observed, count).await;
@@ -102,7 +100,7 @@ pub(super) async fn pages(store: &Store, count: i64) -> Costs {
 async fn explained_pages(store: &Store, statement: &Statement) -> u64 {
     let sql = format!("EXPLAIN (ANALYZE, BUFFERS, TIMING OFF) {}", statement.sql);
     let explain = Statement { sql, ..statement.clone() };
-    let rows = store.writer.query_all_raw(explain).await.unwrap();
+    let rows = store.database.writer().query_all_raw(explain).await.unwrap();
     let plan: Vec<_> = rows.iter().map(|row| row.try_get_by_index::<String>(0).unwrap()).collect();
     // The first line of that kind is the total of the plan: `Buffers: shared hit=5 read=2`.
     let buffers = plan.iter().find_map(|line| line.trim().strip_prefix("Buffers: shared "));

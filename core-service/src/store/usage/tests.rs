@@ -30,7 +30,7 @@ fn days(rows: &[(AccountId, UsageMinute)]) -> UsageReport {
 
 async fn count(store: &Store, table: &str) -> i64 {
     let query = Query::select().from(table.to_owned()).expr_as(Expr::val(1).count(), "rows").take();
-    store.rows(query).await.unwrap()[0].try_get("", "rows").unwrap()
+    store.database.rows(query).await.unwrap()[0].try_get("", "rows").unwrap()
 }
 
 /// Returns the account's requests that were answered with 2xx, by day.

@@ -6,6 +6,7 @@ use std::{
 };
 
 use futures_util::future::join_all;
+use petstore_database::testing::{Connections, Observe, foreign_transaction};
 use petstore_test_servers::Engine;
 
 use super::*;
@@ -13,11 +14,21 @@ use crate::{
     domain::{Created, IdempotencyKey, ListPets, PageSize, PetStoreError, RawPet},
     store::{
         Store,
-        test_support::{Home, foreign_transaction, new_database, new_store, open},
+        test_support::{Home, new_database, new_store, open},
     },
 };
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
+
+impl PetCreates {
+    pub(in crate::store) fn connections(&self) -> &Connections {
+        self.batches.connections()
+    }
+
+    pub(in crate::store) fn observe(&mut self, observe: &Observe) {
+        self.batches.observe(observe);
+    }
+}
 
 fn named(name: &str) -> IdempotencyKey {
     IdempotencyKey::parse(name).unwrap().unwrap()
@@ -34,12 +45,10 @@ fn in_category(name: &str, category_id: i64) -> NewPet {
 /// Returns the store and a counter of the statements that it has sent.
 fn counted(mut store: Store) -> (Store, std::sync::Arc<AtomicUsize>) {
     let count = std::sync::Arc::<AtomicUsize>::default();
-    for connections in store.connections_mut() {
-        let count = std::sync::Arc::clone(&count);
-        connections.observe(move |_| {
-            count.fetch_add(1, Ordering::Relaxed);
-        });
-    }
+    let counter = std::sync::Arc::clone(&count);
+    store.observe(move |_| {
+        counter.fetch_add(1, Ordering::Relaxed);
+    });
     (store, count)
 }
 
@@ -118,7 +127,7 @@ async fn refuse_bad_pets(store: &Store) {
         }
         Engine::Postgres => "ALTER TABLE pets ADD CONSTRAINT no_bad_pets CHECK (name <> 'bad')",
     };
-    store.writer.execute_unprepared(rule).await.unwrap();
+    store.database.writer().execute_unprepared(rule).await.unwrap();
 }
 
 #[tokio::test]
@@ -141,7 +150,7 @@ async fn a_refused_pet_fails_no_other_creation_of_its_batch() {
 async fn a_key_held_by_another_core_delays_no_other_creation() {
     use sea_orm::ConnectionTrait;
     let (store, database) = new_database().await;
-    let other = foreign_transaction(&database.url().parse().unwrap()).await;
+    let other = foreign_transaction(&database.url().parse().unwrap()).await.unwrap();
     let name = format!(
         "INSERT INTO create_requests (digest, pet_id, created_at) VALUES (sha256('held'), 1, {})",
         NOW.0
@@ -182,7 +191,7 @@ async fn a_batch_adds_keys_in_the_order_of_their_digests() {
         format!("INSERT INTO create_requests (digest, pet_id, created_at) VALUES ('\\x{digest}', 1, 1)")
     };
     let digests: Vec<_> = names.iter().map(hex).collect();
-    let middle = foreign_transaction(&url).await;
+    let middle = foreign_transaction(&url).await.unwrap();
     middle.execute_unprepared(&insert(&digests[2])).await.unwrap();
 
     // Two other orders, opposite to each other.
@@ -207,7 +216,7 @@ async fn a_batch_adds_keys_in_the_order_of_their_digests() {
         };
         petstore_test_servers::eventually(Duration::from_secs(10), waits).await;
         for (index, is_taken) in [(1, true), (3, false)] {
-            let probe = foreign_transaction(&url).await;
+            let probe = foreign_transaction(&url).await.unwrap();
             probe.execute_unprepared("SET LOCAL lock_timeout = '10ms'").await.unwrap();
             let added = probe.execute_unprepared(&insert(&digests[index])).await;
             assert_eq!(added.is_err(), is_taken, "{index}: {added:?}");

@@ -30,12 +30,10 @@ async fn filled(count: usize) -> (Store, Home) {
 /// Returns the store and a counter of the statements that it has sent.
 fn counted(mut store: Store) -> (Store, Arc<AtomicUsize>) {
     let count = Arc::<AtomicUsize>::default();
-    for connections in store.connections_mut() {
-        let count = Arc::clone(&count);
-        connections.observe(move |_| {
-            count.fetch_add(1, Ordering::Relaxed);
-        });
-    }
+    let counter = Arc::clone(&count);
+    store.observe(move |_| {
+        counter.fetch_add(1, Ordering::Relaxed);
+    });
     (store, count)
 }
 
@@ -75,7 +73,7 @@ async fn lists_read_in_one_batch_equal_those_read_alone() {
     let rows: usize = lists.iter().map(|list| list.size.get() + 1).sum();
     let bound = usize::try_from(MOST_ROWS).unwrap();
     let batches = rows.div_ceil(bound);
-    let most = match store.writer.backend() {
+    let most = match store.database.writer().backend() {
         DbBackend::Postgres => batches,
         _ => lists.len() / SQLITE_PAGES + batches,
     };
@@ -130,10 +128,10 @@ async fn generic_plans_use_an_index_on_postgresql() {
     if Engine::of_this_run() != Engine::Postgres {
         return;
     }
-    let (store, home) = new_store().await;
+    let (mut store, home) = new_store().await;
     let Home::Database(database) = &home else { unreachable!() };
     for settings in
-        [store.pet_reads.connections()[0], store.pet_reads.connections()[1], store.creates.connections()]
+        [store.gets.primary().connections(), store.lists.primary().connections(), store.creates.connections()]
     {
         let show = Statement::from_string(DbBackend::Postgres, "SHOW plan_cache_mode");
         let mode: String = settings.query_all_raw(show).await.unwrap()[0].try_get_by_index(0).unwrap();

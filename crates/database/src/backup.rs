@@ -1,0 +1,102 @@
+//! Backups of a database in a SQLite file.
+
+use std::path::Path;
+
+use futures_util::future::BoxFuture;
+use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, DbErr, Statement};
+
+use crate::{
+    DatabaseUrl, OpenError,
+    migrations::{self, MigrationState, Schema},
+    open::require_known,
+    sqlite::{basic, explain, pool, quick_check, retry_while_busy},
+};
+
+/// Copies the store into an empty file. The copy has everything that was acknowledged before, from the file
+/// and its write-ahead log, and nothing that is half written. A running service continues meanwhile.
+///
+/// # Errors
+///
+/// If the store cannot be read, or the copy cannot be written.
+#[must_use]
+pub fn copy<'a>(
+    store: &'a Path,
+    schema: &'a Schema,
+    empty: &'a Path,
+) -> BoxFuture<'a, Result<(), OpenError>> {
+    Box::pin(async move {
+        if !store.exists() {
+            return Err(OpenError::Missing(store.to_owned()));
+        }
+        let connection = retry_while_busy(store, || pool(basic(store))).await?;
+        let copied = match require_store(store, schema, &connection).await {
+            Ok(()) => vacuum_into(&connection, empty).await.map_err(|error| explain(store, error)),
+            Err(error) => Err(error),
+        };
+        let _ = connection.close().await; // the reason is in `copied`
+        copied
+    })
+}
+
+async fn vacuum_into(connection: &DatabaseConnection, empty: &Path) -> Result<(), DbErr> {
+    let path = empty.to_str().ok_or_else(|| DbErr::Custom(format!("{} is not UTF-8", empty.display())))?;
+    let vacuum = Statement::from_sql_and_values(DbBackend::Sqlite, "VACUUM INTO ?", [path.into()]);
+    connection.execute_raw(vacuum).await.map(drop)
+}
+
+/// Checks that a file is an undamaged store that this release can open, alone, without a log beside it.
+/// Errors give it this name. Writes nothing.
+///
+/// # Errors
+///
+/// If it is not.
+#[must_use]
+pub fn check<'a>(file: &'a Path, schema: &'a Schema, name: &'a Path) -> BoxFuture<'a, Result<(), OpenError>> {
+    Box::pin(async move {
+        let options = basic(file).read_only(true).immutable(true);
+        let connection = pool(options).await.map_err(|error| explain(name, error))?;
+        let checked = match quick_check(name, &connection).await {
+            Ok(()) => require_store(name, schema, &connection).await,
+            Err(error) => Err(error),
+        };
+        let _ = connection.close().await; // the reason is in `checked`
+        checked
+    })
+}
+
+/// Moves the content of the file's log into the file, and removes the log.
+///
+/// # Errors
+///
+/// [`OpenError::Busy`] if another process has opened the file, and [`OpenError::Corrupt`] if it is damaged.
+#[must_use]
+pub fn remove_log(file: &Path) -> BoxFuture<'_, Result<(), OpenError>> {
+    Box::pin(async move {
+        let failed = |error| explain(file, error);
+        let connection = pool(basic(file)).await.map_err(failed)?;
+        // Leaving WAL mode takes the lock that excludes all other connections.
+        let pragma = Statement::from_string(DbBackend::Sqlite, "PRAGMA journal_mode = DELETE");
+        let mode = connection.query_one_raw(pragma).await.and_then(|row| match row {
+            Some(row) => row.try_get_by_index::<String>(0),
+            None => Ok(String::new()),
+        });
+        let _ = connection.close().await; // the reason is in `mode`
+        if mode.map_err(failed)? == "delete" {
+            return Ok(());
+        }
+        Err(OpenError::Busy(file.to_owned(), "its log cannot be removed".into()))
+    })
+}
+
+async fn require_store(
+    name: &Path,
+    schema: &Schema,
+    connection: &DatabaseConnection,
+) -> Result<(), OpenError> {
+    let found = retry_while_busy(name, || migrations::status(connection, schema)).await?;
+    require_known(&DatabaseUrl::Sqlite(name.to_owned()), schema, &found)?;
+    if found.iter().all(|migration| migration.state == MigrationState::Pending) {
+        return Err(OpenError::NoStore(name.to_owned()));
+    }
+    Ok(())
+}

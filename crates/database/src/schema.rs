@@ -1,0 +1,98 @@
+//! The schema of a database, for the operator.
+
+use futures_util::future::LocalBoxFuture;
+use sea_orm::{DatabaseConnection, DbErr};
+
+use crate::{
+    Database, DatabaseUrl, Losses, Migration, OpenError, OpenOptions, Schema, migrations, postgres, sqlite,
+};
+
+/// Returns every change of the schema, oldest first, and its state in the store. Changes nothing.
+///
+/// # Errors
+///
+/// If the store cannot be opened. A missing store is not created.
+#[must_use]
+pub fn status<'a>(
+    url: &'a DatabaseUrl,
+    schema: &'a Schema,
+) -> LocalBoxFuture<'a, Result<Vec<Migration>, OpenError>> {
+    Box::pin(async move {
+        on_connection(url, async |connection| migrations::status(connection, schema).await).await
+    })
+}
+
+/// Applies every change that is pending, and creates a SQLite store if it is missing. Each change is applied
+/// as a whole or not at all.
+///
+/// # Errors
+///
+/// If the store cannot be opened or changed.
+#[must_use]
+pub fn up<'a>(
+    url: &'a DatabaseUrl,
+    schema: &'a Schema,
+) -> LocalBoxFuture<'a, Result<Vec<Migration>, OpenError>> {
+    Box::pin(async move {
+        let options = OpenOptions { migrate: true, quick_check: false };
+        Database::open(url, schema, options).await?.close().await;
+        status(url, schema).await
+    })
+}
+
+/// Returns the losses that [`down`] would cause: changes, and the tables and columns with data in them.
+/// Changes nothing.
+///
+/// # Errors
+///
+/// If the store cannot be opened.
+#[must_use]
+pub fn losses<'a>(
+    url: &'a DatabaseUrl,
+    schema: &'a Schema,
+    steps: u32,
+) -> LocalBoxFuture<'a, Result<Losses, OpenError>> {
+    Box::pin(async move {
+        on_connection(url, async |connection| migrations::losses(connection, schema, steps).await).await
+    })
+}
+
+/// Reverts the newest `steps` changes, with the data that is in them, all or none.
+///
+/// # Errors
+///
+/// If the store cannot be opened or changed.
+#[must_use]
+pub fn down<'a>(
+    url: &'a DatabaseUrl,
+    schema: &'a Schema,
+    steps: u32,
+) -> LocalBoxFuture<'a, Result<Vec<Migration>, OpenError>> {
+    Box::pin(async move {
+        on_connection(url, async |connection| migrations::down(connection, schema, steps).await).await?;
+        status(url, schema).await
+    })
+}
+
+/// Returns the result of work on a separate connection, which is closed afterwards. On SQLite the work is
+/// retried while another process holds the file.
+async fn on_connection<T>(
+    url: &DatabaseUrl,
+    work: impl AsyncFn(&DatabaseConnection) -> Result<T, DbErr>,
+) -> Result<T, OpenError> {
+    let (connection, result) = match url {
+        DatabaseUrl::Sqlite(path) => {
+            let connection = sqlite::for_schema(path, false).await?;
+            let result = sqlite::retry_while_busy(path, || work(&connection)).await;
+            (connection, result)
+        }
+        DatabaseUrl::Postgres(address) => {
+            let connection = postgres::for_schema(url, address).await?;
+            let result = postgres::retry_while_locked(&connection, || work(&connection)).await;
+            let result = result.map_err(|error| postgres::explain(url, error));
+            (connection, result)
+        }
+    };
+    let _ = connection.close().await; // the relevant error is in `result`
+    result
+}
