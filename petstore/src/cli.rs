@@ -7,13 +7,10 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
+use petstore_admin_commands::{AdminVerb, BulkVerb};
 use petstore_command_line::output;
 
-use crate::{
-    admin::AdminCommand,
-    bulk::{export, import},
-    commands::{account, backup, ban, health, key, migrate, operator, reports, servers, shell},
-};
+use crate::commands::{backup, health, migrate, servers, shell};
 
 const PREFIX: &str = "PETSTORE_";
 /// Prefix of the variables of this program's tests.
@@ -40,30 +37,14 @@ pub(crate) enum Verb {
     /// Show or change the schema of the store
     #[command(subcommand)]
     Migrate(migrate::Migrate),
-    /// Manage accounts and their plans
-    Account(AdminCommand<account::AccountCommand>),
-    /// Manage API keys
-    Key(AdminCommand<key::KeyCommand>),
-    /// Manage bans of API keys
-    Ban(AdminCommand<ban::BanCommand>),
-    /// Show the usage and limits of an account
-    Usage(reports::UsageSettings),
-    /// Show the load of the last minutes over all accounts, and the reasons of refusals
-    Overview(reports::OverviewSettings),
-    /// Manage operators and their tokens
-    Operator(AdminCommand<operator::OperatorCommand>),
-    /// Show the changes that operators have made
-    Audit(reports::AuditSettings),
-    /// Explain why requests were refused in the last 24 hours
-    Explain(reports::ExplainSettings),
+    #[command(flatten)]
+    Admin(AdminVerb),
     /// Copy a store in a SQLite file, even while the service runs
     Backup(backup::BackupSettings),
     /// Put a backup in the place of a store in a SQLite file; the service must be stopped
     Restore(backup::RestoreSettings),
-    /// Add pets from a file, each line once
-    Import(import::ImportSettings),
-    /// Write the pets to a file
-    Export(export::ExportSettings),
+    #[command(flatten)]
+    Bulk(BulkVerb),
     /// Show the readiness of a process; the exit code is 0 if it is ready for requests
     Health(health::HealthSettings),
     /// Print a completion script for a shell

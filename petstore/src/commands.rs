@@ -1,12 +1,7 @@
-//! The commands of the command line, except import and export.
+//! The servers, and the commands that work on their store or on one of their processes.
 
-pub(crate) mod account;
 pub(crate) mod backup;
-pub(crate) mod ban;
 pub(crate) mod health;
-pub(crate) mod key;
 pub(crate) mod migrate;
-pub(crate) mod operator;
-pub(crate) mod reports;
 pub mod servers;
 pub(crate) mod shell;

@@ -4,13 +4,9 @@
 //! This crate composes the parts, and is the only one that depends on all of them. The service itself is in
 //! `petstore-core` (the store and gRPC) and `petstore-gateway` (REST).
 
-// In layers, the highest first: cli, commands, bulk, admin, error, core_target, process. A module uses
-// those after it.
-mod admin;
-mod bulk;
+// In layers, the highest first: cli, commands, error, process. A module uses those after it.
 mod cli;
 mod commands;
-mod core_target;
 mod error;
 mod process;
 
@@ -21,25 +17,19 @@ use petstore_clock::Clock;
 use petstore_command_line::output;
 use petstore_telemetry::logs;
 
-#[cfg(feature = "fuzzing")]
-pub use crate::bulk::{
-    export::fuzz_export,
-    import::{FuzzedChunk, fuzz_import},
-};
-use crate::{
-    bulk::{export, import},
-    cli::{Cli, Verb},
-    commands::{
-        account, backup, ban, health, key, migrate, operator, reports,
-        servers::{start_core, start_gateway, start_service},
-        shell,
-    },
-    error::CliError,
-};
 pub use crate::{
     cli::args,
     commands::servers,
     process::{Addresses, Process, ProcessError},
+};
+use crate::{
+    cli::{Cli, Verb},
+    commands::{
+        backup, health, migrate,
+        servers::{start_core, start_gateway, start_service},
+        shell,
+    },
+    error::CliError,
 };
 
 /// Runs the command that the arguments name; the first one is the program's name. A failure is one line on
@@ -74,18 +64,10 @@ fn dispatch(verb: Verb) -> Result<(), CliError> {
         Verb::Core(it) => Ok(process::run(&it.process.clone(), &warnings, start_core(it, clock))?),
         Verb::Gateway(it) => Ok(process::run(&it.process.clone(), &warnings, start_gateway(it, clock))?),
         Verb::Migrate(command) => migrate::run(&command),
-        Verb::Account(command) => account::run(command),
-        Verb::Key(command) => key::run(command),
-        Verb::Ban(command) => ban::run(command),
-        Verb::Usage(settings) => reports::usage(&settings),
-        Verb::Overview(settings) => reports::overview(&settings),
-        Verb::Operator(command) => operator::run(command),
-        Verb::Audit(settings) => reports::audit(&settings),
-        Verb::Explain(settings) => reports::explain(&settings),
+        Verb::Admin(verb) => Ok(verb.run()?),
         Verb::Backup(settings) => backup::back_up(&settings),
         Verb::Restore(settings) => backup::restore(&settings),
-        Verb::Import(settings) => import::run(&settings),
-        Verb::Export(settings) => export::run(&settings),
+        Verb::Bulk(verb) => Ok(verb.run()?),
         Verb::Health(settings) => health::run(&settings),
         Verb::Completions(settings) => shell::completions(&settings, Cli::command()),
         Verb::Man(settings) => shell::man(&settings, Cli::command()),

@@ -40,8 +40,8 @@ fn anchors(page: &str) -> BTreeSet<String> {
 }
 
 /// Folders with code.
-const CODE: [&str; 7] =
-    ["core-service", "crates", "migrations", "petstore", "proto", "rest-gateway", "testing"];
+const CODE: [&str; 8] =
+    ["admin", "core-service", "crates", "migrations", "petstore", "proto", "rest-gateway", "testing"];
 
 /// Returns the paths in code type on a page: a file by the end of its path, or a folder.
 fn named_paths(page: &str) -> Vec<String> {

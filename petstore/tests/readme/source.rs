@@ -8,7 +8,8 @@ use std::{
 use crate::files;
 
 /// Crates, whose code is in `src` below.
-pub(crate) const CRATES: [&str; 17] = [
+pub(crate) const CRATES: [&str; 18] = [
+    "admin/commands",
     "core-service",
     "crates/api-key",
     "crates/client-address",

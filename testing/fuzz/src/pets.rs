@@ -1,6 +1,6 @@
 //! Targets of pets: a body in JSON, and a file to import.
 
-use petstore::{fuzz_export, fuzz_import};
+use petstore_admin_commands::{fuzz_export, fuzz_import};
 use petstore_core::{domain::ImportChunk, grpc::fuzz_pet};
 use petstore_gateway::bulk;
 use petstore_proto::v1::{NewPet, Pet};

@@ -9,10 +9,10 @@ use petstore_core::domain::Plan;
 use petstore_settings::value::whole_number;
 use serde_json::{Value, json};
 
-use crate::{admin::AdminCommand, error::CliError};
+use crate::{client::AdminCommand, error::CommandError};
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum AccountCommand {
+pub enum AccountCommand {
     /// Create an account; `petstore key create` creates its keys
     Create {
         /// Name of the account: 1 to 64 letters, digits, dots, underscores and hyphens
@@ -69,7 +69,7 @@ pub(crate) enum AccountCommand {
 }
 
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct PlanSettings {
+pub struct PlanSettings {
     /// Plan of the account, which decides its limits
     #[arg(long, value_parser = PossibleValuesParser::new(Plan::NAMES), value_name = "PLAN")]
     plan: String,
@@ -104,7 +104,9 @@ const COLUMNS: &[Column] = &[
     column("REASON", "suspendReason").if_any(),
 ];
 
-pub(crate) fn run(AdminCommand { command, settings }: AdminCommand<AccountCommand>) -> Result<(), CliError> {
+pub(crate) fn run(
+    AdminCommand { command, settings }: AdminCommand<AccountCommand>,
+) -> Result<(), CommandError> {
     match command {
         AccountCommand::Create { name, plan } => {
             let mut account = plan.members();

@@ -6,10 +6,10 @@ use petstore_command_line::output::{Column, Confirmation, column, sentence};
 use serde_json::json;
 use tonic::Code;
 
-use crate::{admin::AdminCommand, error::CliError};
+use crate::{client::AdminCommand, error::CommandError};
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum OperatorCommand {
+pub enum OperatorCommand {
     /// Create an operator and print its token, once
     Create {
         /// Name of the operator: 1 to 64 letters, digits, dots, underscores and hyphens
@@ -50,7 +50,9 @@ const COLUMNS: &[Column] = &[
 const NOTE: &str = "the token of operator {operator.name} ({operator.role}) is shown only once; keep it";
 const REMEDY: &str = "replace it with `petstore operator rotate {operator.name}`";
 
-pub(crate) fn run(AdminCommand { command, settings }: AdminCommand<OperatorCommand>) -> Result<(), CliError> {
+pub(crate) fn run(
+    AdminCommand { command, settings }: AdminCommand<OperatorCommand>,
+) -> Result<(), CommandError> {
     match command {
         OperatorCommand::Create { name, role } => {
             let request = json!({ "name": name, "role": role });
@@ -64,12 +66,12 @@ pub(crate) fn run(AdminCommand { command, settings }: AdminCommand<OperatorComma
             confirmation.ask(&format!("revoke the token of operator {name}?"))?;
             let revoke = |force| settings.call("RevokeOperator", &json!({ "name": name, "force": force }));
             let revoked = match revoke(force) {
-                Err(CliError::Core(refusal)) if refusal.status().code() == Code::FailedPrecondition => {
+                Err(CommandError::Core(refusal)) if refusal.status().code() == Code::FailedPrecondition => {
                     // After the last semicolon are the words for clients of the API.
                     let said = refusal.to_string();
                     let consequence = said.rsplit_once("; ").map_or(&*said, |(consequence, _)| consequence);
                     if !confirmation.can_ask() {
-                        return Err(CliError::NotForced(consequence.to_owned()));
+                        return Err(CommandError::NotForced(consequence.to_owned()));
                     }
                     confirmation.ask(&format!("{consequence}. Revoke it anyway?"))?;
                     revoke(true)

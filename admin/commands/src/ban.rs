@@ -8,10 +8,10 @@ use petstore_command_line::output::{Column, column};
 use petstore_settings::value::duration;
 use serde_json::json;
 
-use crate::{admin::AdminCommand, error::CliError};
+use crate::{client::AdminCommand, error::CommandError};
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum BanCommand {
+pub enum BanCommand {
     /// List the bans in force, the newest first
     List,
     /// Lift the ban of a key; running gateways follow within 5 seconds
@@ -42,7 +42,7 @@ const COLUMNS: &[Column] = &[
     column("REASON", "reason"),
 ];
 
-pub(crate) fn run(AdminCommand { command, settings }: AdminCommand<BanCommand>) -> Result<(), CliError> {
+pub(crate) fn run(AdminCommand { command, settings }: AdminCommand<BanCommand>) -> Result<(), CommandError> {
     match command {
         BanCommand::List => settings.list("ListBans", &json!({}), COLUMNS),
         BanCommand::Lift { id } => {

@@ -9,10 +9,10 @@ use petstore_command_line::output::{Column, Confirmation, column};
 use petstore_settings::{InvalidSetting, value::duration};
 use serde_json::json;
 
-use crate::{admin::AdminCommand, error::CliError};
+use crate::{client::AdminCommand, error::CommandError};
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum KeyCommand {
+pub enum KeyCommand {
     /// Create a key and print it, once
     Create {
         /// Name of the account
@@ -91,7 +91,7 @@ const COLUMNS: &[Column] = &[
 const NOTE: &str = "key {key.id} of account {key.account} is shown only once; keep it";
 const REMEDY: &str = "revoke it with `petstore key revoke {key.id}`, and create another";
 
-pub(crate) fn run(AdminCommand { command, settings }: AdminCommand<KeyCommand>) -> Result<(), CliError> {
+pub(crate) fn run(AdminCommand { command, settings }: AdminCommand<KeyCommand>) -> Result<(), CommandError> {
     match command {
         KeyCommand::Create { account, label, expires_in, environment } => {
             let request = json!({

@@ -22,11 +22,11 @@ use self::{
 use super::{Format, Progress, client};
 use crate::{
     core_target::{CoreTarget, block_on},
-    error::{BulkError, CliError},
+    error::{BulkError, CommandError},
 };
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ImportSettings {
+pub struct ImportSettings {
     /// File to import, which may be compressed with gzip, or - for standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -55,7 +55,7 @@ fn import_id(written: &str) -> Result<String, &'static str> {
     ImportId::parse(written).map(|_| written.to_owned()).map_err(|violation| violation.rule)
 }
 
-pub(crate) fn run(settings: &ImportSettings) -> Result<(), CliError> {
+pub(crate) fn run(settings: &ImportSettings) -> Result<(), CommandError> {
     let format = Format::choose(settings.format, &settings.file)?;
     block_on(Box::pin(import(settings, format)))
 }
@@ -92,7 +92,7 @@ pub fn fuzz_import(file: Vec<u8>, is_csv: bool, done: i64) -> Result<Vec<FuzzedC
     Ok(messages)
 }
 
-async fn import(settings: &ImportSettings, format: Format) -> Result<(), CliError> {
+async fn import(settings: &ImportSettings, format: Format) -> Result<(), CommandError> {
     let mut signals = Signals::listen()?;
     let core = settings.target.connect().await?;
     let (file, import_id) = (settings.file.clone(), settings.import_id.clone());
@@ -128,7 +128,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    async fn run(&mut self, mut input: Input, format: Format) -> Result<(), CliError> {
+    async fn run(&mut self, mut input: Input, format: Format) -> Result<(), CommandError> {
         let begun = self.delivery.position().await?;
         self.begun = begun;
         input.bytes = self.progress.observe(input.bytes);
@@ -169,7 +169,7 @@ impl Work<'_> {
         }
     }
 
-    fn report(&self) -> Result<(), CliError> {
+    fn report(&self) -> Result<(), CommandError> {
         let (progress, delivery) = (&self.progress, &self.delivery);
         let report = json!({
             "importId": delivery.import_id,

@@ -20,7 +20,7 @@ use tokio::{sync::mpsc, task::spawn_blocking};
 use super::{Format, Progress, client, is_gzip, is_standard};
 use crate::{
     core_target::{CoreTarget, block_on},
-    error::{BulkError, CliError},
+    error::{BulkError, CommandError},
 };
 
 /// Largest page of the core.
@@ -29,7 +29,7 @@ const PAGE_SIZE: i32 = 100;
 const QUEUED_PAGES: usize = 16;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ExportSettings {
+pub struct ExportSettings {
     /// File to write, compressed with gzip if its name ends in .gz, or - for standard output. It gets its
     /// name once it is complete
     #[arg(value_name = "FILE", default_value = "-")]
@@ -55,12 +55,12 @@ fn status_parser() -> impl TypedValueParser<Value = PetStatus> {
     })
 }
 
-pub(crate) fn run(settings: &ExportSettings) -> Result<(), CliError> {
+pub(crate) fn run(settings: &ExportSettings) -> Result<(), CommandError> {
     let format = Format::choose(settings.format, &settings.file)?;
     block_on(Box::pin(export(settings, format)))
 }
 
-async fn export(settings: &ExportSettings, format: Format) -> Result<(), CliError> {
+async fn export(settings: &ExportSettings, format: Format) -> Result<(), CommandError> {
     let core = settings.target.connect().await?;
     let mut progress = Progress::new(None);
     let (pages, queue) = mpsc::channel(QUEUED_PAGES);

@@ -1,6 +1,6 @@
 //! Core that a command calls: one behind a gRPC port, or one in this process on a store.
 
-use std::{error::Error as _, path::PathBuf};
+use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, error::ErrorKind, parser::ValueSource};
 use futures_util::future::LocalBoxFuture;
@@ -9,14 +9,10 @@ use petstore_clock::Clock;
 use petstore_command_line::RuntimeError;
 use petstore_core::{Core, grpc, store::Store};
 use petstore_database::{Database, OpenOptions};
-use petstore_gateway::{
-    admin_reason,
-    core_client::{CoreTransport, failure_text},
-};
+use petstore_gateway::core_client::CoreTransport;
 use petstore_settings::{CoreAddressSettings, DatabaseSettings, InvalidSetting, secret_file};
-use tonic::{Code, Status};
 
-use crate::process::ProcessError;
+use crate::error::CommandError;
 
 /// Core that a command calls; `C` has the settings of one behind a gRPC port. Accepts the flags of both
 /// targets. A flag takes precedence over a variable, and the default is the store.
@@ -101,7 +97,7 @@ pub(crate) struct ConnectedCore {
 
 impl<C: RemoteCore> CoreTarget<C> {
     /// Connects to the core, or opens the store, which must exist and have the schema of this version.
-    pub(crate) async fn connect(&self) -> Result<ConnectedCore, ProcessError> {
+    pub(crate) async fn connect(&self) -> Result<ConnectedCore, CommandError> {
         match self {
             Self::Remote(core) => Ok(ConnectedCore { transport: core.connect()?, database: None }),
             Self::Store(settings) => {
@@ -127,34 +123,6 @@ impl ConnectedCore {
 /// does not answer: the command's own error says so.
 pub(crate) fn block_on<T, E: From<RuntimeError>>(work: LocalBoxFuture<'_, Result<T, E>>) -> Result<T, E> {
     petstore_command_line::block_on("warn,petstore_gateway::core_client::cores=off", work)
-}
-
-/// Failed call to the core. The details of the status are for programs, and are not shown.
-#[derive(Debug, thiserror::Error)]
-#[error("{}", text(.0))]
-pub(crate) struct CoreCallError(Box<Status>);
-
-impl CoreCallError {
-    pub(crate) fn status(&self) -> &Status {
-        &self.0
-    }
-}
-
-fn text(status: &Status) -> String {
-    let text = failure_text(status);
-    if status.source().is_some() {
-        format!("cannot reach the core: {text}; is `petstore core` running?")
-    } else if status.code() == Code::Unauthenticated && admin_reason(status).is_none() {
-        format!("{text}; its file is named by --service-token-file")
-    } else {
-        text
-    }
-}
-
-impl From<Status> for CoreCallError {
-    fn from(status: Status) -> Self {
-        Self(Box::new(status))
-    }
 }
 
 impl<C: RemoteCore> Args for CoreTarget<C> {

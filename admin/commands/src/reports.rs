@@ -8,11 +8,11 @@ use petstore_command_line::output::{self, Column, column, sentence, table};
 use petstore_settings::value::{duration, whole_number};
 use serde_json::{Map, Value, json};
 
-use crate::{admin::AdminSettings, error::CliError};
+use crate::{client::AdminSettings, error::CommandError};
 
 /// Requests of an account by day or by minute.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct UsageSettings {
+pub struct UsageSettings {
     /// Name of the account
     #[arg(long, value_name = "NAME")]
     account: String,
@@ -40,7 +40,7 @@ pub(crate) struct UsageSettings {
 
 /// Load of the service, and reasons of refusals.
 #[derive(Debug, clap::Args)]
-pub(crate) struct OverviewSettings {
+pub struct OverviewSettings {
     /// Number of minutes that are shown, with the current one
     #[arg(long, default_value_t = 60, value_parser = whole_number(1..=1_440_i32), value_name = "N")]
     minutes: i32,
@@ -51,7 +51,7 @@ pub(crate) struct OverviewSettings {
 
 /// Changes by operators, newest first.
 #[derive(Debug, clap::Args)]
-pub(crate) struct AuditSettings {
+pub struct AuditSettings {
     /// Operator whose changes are shown
     #[arg(long, value_parser = NonEmptyStringValueParser::new(), value_name = "NAME")]
     operator: Option<String>,
@@ -79,7 +79,7 @@ pub(crate) struct AuditSettings {
 /// Refusals of the last 24 hours, and their reasons.
 #[derive(Debug, clap::Args)]
 #[group(id = "subject", required = true, multiple = true, args = ["request_id", "account", "key"])]
-pub(crate) struct ExplainSettings {
+pub struct ExplainSettings {
     /// X-Request-Id of a refused request
     #[arg(value_parser = NonEmptyStringValueParser::new(), value_name = "REQUEST_ID")]
     request_id: Option<String>,
@@ -115,7 +115,7 @@ const EVENTS: &[Column] = &[
     column("CHANGE", "change"),
 ];
 
-pub(crate) fn usage(usage: &UsageSettings) -> Result<(), CliError> {
+pub(crate) fn usage(usage: &UsageSettings) -> Result<(), CommandError> {
     let UsageSettings { account, by, last, key, by_key, settings } = usage;
     let request = json!({
         "account": account,
@@ -142,7 +142,7 @@ pub(crate) fn usage(usage: &UsageSettings) -> Result<(), CliError> {
     })
 }
 
-pub(crate) fn overview(overview: &OverviewSettings) -> Result<(), CliError> {
+pub(crate) fn overview(overview: &OverviewSettings) -> Result<(), CommandError> {
     let answer = overview.settings.call("GetOverview", &json!({ "minutes": overview.minutes }))?;
     overview.settings.print(&answer, |answer| {
         let mut minutes = newest_first(&answer["minutes"]);
@@ -159,7 +159,7 @@ pub(crate) fn overview(overview: &OverviewSettings) -> Result<(), CliError> {
     })
 }
 
-pub(crate) fn audit(audit: &AuditSettings) -> Result<(), CliError> {
+pub(crate) fn audit(audit: &AuditSettings) -> Result<(), CommandError> {
     let AuditSettings { operator, account, key, last, limit, settings } = audit;
     let start_time = start_time(*last);
     let request = json!({ "operator": operator, "account": account, "keyId": key, "startTime": start_time });
@@ -174,8 +174,9 @@ pub(crate) fn audit(audit: &AuditSettings) -> Result<(), CliError> {
 ///
 /// # Errors
 ///
-/// [`CliError::NotFound`] if no refusal is kept, after the state of the account and the note were printed.
-pub(crate) fn explain(explain: &ExplainSettings) -> Result<(), CliError> {
+/// [`CommandError::NotFound`] if no refusal is kept, after the state of the account and the note were
+/// printed.
+pub(crate) fn explain(explain: &ExplainSettings) -> Result<(), CommandError> {
     let ExplainSettings { request_id, account, key, settings } = explain;
     let request = json!({ "requestId": request_id, "account": account, "keyId": key });
     let answer = settings.call("ExplainRefusal", &request)?;
@@ -185,7 +186,7 @@ pub(crate) fn explain(explain: &ExplainSettings) -> Result<(), CliError> {
         let note = Some(sentence("{note}", answer)).filter(|_| answer["note"] != "");
         explanations.chain(note).collect::<Vec<_>>().join("\n")
     })?;
-    if answer["note"] == "" { Ok(()) } else { Err(CliError::NotFound) }
+    if answer["note"] == "" { Ok(()) } else { Err(CommandError::NotFound) }
 }
 
 /// Returns the time at which a report over the last time begins.

@@ -16,7 +16,7 @@ use tonic::{
 
 use crate::{
     core_target::{CoreTarget, OperatorCoreSettings, block_on},
-    error::CliError,
+    error::CommandError,
 };
 
 /// Deadline of a call.
@@ -40,7 +40,7 @@ pub(crate) struct AdminSettings {
 
 /// Commands of one kind, and the core that they call.
 #[derive(Debug, clap::Args)]
-pub(crate) struct AdminCommand<C: Subcommand> {
+pub struct AdminCommand<C: Subcommand> {
     #[command(subcommand)]
     pub(crate) command: C,
 
@@ -58,7 +58,7 @@ struct AdminClient {
 
 impl AdminSettings {
     /// Calls a method, and prints its answer: as JSON, or as a [sentence] about it and the request.
-    pub(crate) fn say(&self, method: &str, request: &Value, template: &str) -> Result<(), CliError> {
+    pub(crate) fn say(&self, method: &str, request: &Value, template: &str) -> Result<(), CommandError> {
         self.print(&self.call(method, request)?, |answer| {
             let members = [request, answer].map(|it| it.as_object().cloned().unwrap_or_default());
             sentence(template, &members.into_iter().flatten().collect())
@@ -66,17 +66,17 @@ impl AdminSettings {
     }
 
     /// Calls a method, and prints its answer: as JSON, or as a [table] of one row.
-    pub(crate) fn show(&self, method: &str, request: &Value, columns: &[Column]) -> Result<(), CliError> {
+    pub(crate) fn show(&self, method: &str, request: &Value, columns: &[Column]) -> Result<(), CommandError> {
         self.print(&self.call(method, request)?, |answer| table(columns, answer))
     }
 
     /// Calls a method and returns its answer.
-    pub(crate) fn call(&self, method: &str, request: &Value) -> Result<Value, CliError> {
+    pub(crate) fn call(&self, method: &str, request: &Value) -> Result<Value, CommandError> {
         self.pages(method, request, None)
     }
 
     /// Calls a method that lists, and prints all rows as one page.
-    pub(crate) fn list(&self, method: &str, request: &Value, columns: &[Column]) -> Result<(), CliError> {
+    pub(crate) fn list(&self, method: &str, request: &Value, columns: &[Column]) -> Result<(), CommandError> {
         let mut page = self.pages(method, request, Some(usize::MAX))?;
         let rows = rows(&mut page).cloned().unwrap_or_default();
         self.print(&page, |_| table(columns, &Value::Array(rows)))
@@ -92,12 +92,12 @@ impl AdminSettings {
         secret: &str,
         note: &str,
         remedy: &str,
-    ) -> Result<(), CliError> {
+    ) -> Result<(), CommandError> {
         let answer = self.call(method, request)?;
         let printed = self.output.print(&answer, |answer| sentence(&format!("{{{secret}}}"), answer));
         printed.map_err(|PrintError(source)| {
             let remedy = sentence(remedy, &answer).trim_end().to_owned();
-            CliError::SecretNotShown { remedy, source }
+            CommandError::SecretNotShown { remedy, source }
         })?;
         if self.output.is_text() {
             output::note(sentence(note, &answer).trim_end());
@@ -106,7 +106,11 @@ impl AdminSettings {
     }
 
     /// Prints an answer in the requested form.
-    pub(crate) fn print(&self, answer: &Value, text: impl FnOnce(&Value) -> String) -> Result<(), CliError> {
+    pub(crate) fn print(
+        &self,
+        answer: &Value,
+        text: impl FnOnce(&Value) -> String,
+    ) -> Result<(), CommandError> {
         Ok(self.output.print(answer, text)?)
     }
 
@@ -117,7 +121,7 @@ impl AdminSettings {
         method: &str,
         request: &Value,
         limit: Option<usize>,
-    ) -> Result<Value, CliError> {
+    ) -> Result<Value, CommandError> {
         block_on(Box::pin(async move {
             let credential = match &self.target {
                 CoreTarget::Remote(core) => Some(credential(core.token()?.expose())?),
@@ -136,12 +140,12 @@ impl AdminSettings {
 }
 
 impl AdminClient {
-    async fn call(&self, method: &str, request: &Value) -> Result<Value, CliError> {
+    async fn call(&self, method: &str, request: &Value) -> Result<Value, CommandError> {
         match self.send(method, request).await {
             Err(status) if admin_reason(&status) == Some(AdminErrorReason::AccountNotFound) => {
                 let name = request["account"].as_str().unwrap_or_default();
                 match self.similar_account(name).await {
-                    Some(meant) => Err(CliError::UnknownAccount { source: status.into(), meant }),
+                    Some(meant) => Err(CommandError::UnknownAccount { source: status.into(), meant }),
                     None => Err(status.into()),
                 }
             }
@@ -159,7 +163,7 @@ impl AdminClient {
 
     /// Calls a method that lists page by page, until there are `limit` rows, and returns the first page with
     /// all of them.
-    async fn list(&self, method: &str, request: &Value, limit: usize) -> Result<Value, CliError> {
+    async fn list(&self, method: &str, request: &Value, limit: usize) -> Result<Value, CommandError> {
         let mut request = request.clone();
         request["pageSize"] = json!(PAGE_SIZE.min(limit));
         let mut answer = self.call(method, &request).await?;

@@ -1,0 +1,160 @@
+//! Errors of the commands, and their exit codes.
+
+use std::{error::Error as _, io, path::PathBuf};
+
+use petstore_command_line::{
+    RuntimeError,
+    output::{Declined, PrintError},
+};
+use petstore_database::OpenError;
+use petstore_gateway::{admin_reason, core_client::failure_text};
+use petstore_settings::InvalidSetting;
+use tonic::{Code, Status};
+
+/// Reason why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// A setting cannot be used.
+    #[error(transparent)]
+    Setting(#[from] InvalidSetting),
+    /// The store cannot be opened.
+    #[error("--database-url: {0}")]
+    Store(#[from] OpenError),
+    /// The asynchronous runtime, or the handling of signals, cannot be started.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// The core refuses a call, or is unreachable.
+    #[error(transparent)]
+    Core(#[from] CoreCallError),
+    /// An import or export did not finish.
+    #[error(transparent)]
+    Bulk(#[from] BulkError),
+    /// A change that would shut operators out, and its consequence.
+    #[error("{0}; add --force to confirm")]
+    NotForced(String),
+    /// The result cannot be printed.
+    #[error(transparent)]
+    Print(#[from] PrintError),
+    /// A key or token was created and could not be printed.
+    #[error("cannot print the secret: {remedy}")]
+    SecretNotShown {
+        /// Command that makes up for it.
+        remedy: String,
+        /// Error of stdout.
+        source: io::Error,
+    },
+    /// An account that does not exist, and one whose name is similar.
+    #[error("{source}; did you mean {meant}?")]
+    UnknownAccount {
+        /// Refusal by the core.
+        source: CoreCallError,
+        /// Name of the similar account.
+        meant: String,
+    },
+    /// The operator did not confirm.
+    #[error(transparent)]
+    Declined(#[from] Declined),
+    /// No refusal was found. The answer has been printed.
+    #[error("no such refusal is recorded")]
+    NotFound,
+}
+
+impl CommandError {
+    /// Returns the exit code: 2 for invalid arguments and settings, 3 for a missing object, otherwise 1.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Setting(_) => 2,
+            Self::Core(error) if error.status().code() == Code::InvalidArgument => 2,
+            Self::Core(error) if error.status().code() == Code::NotFound => 3,
+            Self::UnknownAccount { .. } | Self::NotFound => 3,
+            Self::Store(_)
+            | Self::Runtime(_)
+            | Self::Core(_)
+            | Self::Bulk(_)
+            | Self::NotForced(_)
+            | Self::Print(_)
+            | Self::SecretNotShown { .. }
+            | Self::Declined(_) => 1,
+        }
+    }
+}
+
+impl From<Status> for CommandError {
+    fn from(status: Status) -> Self {
+        Self::Core(status.into())
+    }
+}
+
+/// Failed call to the core. The details of the status are for programs, and are not shown.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", text(.0))]
+pub struct CoreCallError(Box<Status>);
+
+impl CoreCallError {
+    pub(crate) fn status(&self) -> &Status {
+        &self.0
+    }
+}
+
+fn text(status: &Status) -> String {
+    let text = failure_text(status);
+    if status.source().is_some() {
+        format!("cannot reach the core: {text}; is `petstore core` running?")
+    } else if status.code() == Code::Unauthenticated && admin_reason(status).is_none() {
+        format!("{text}; its file is named by --service-token-file")
+    } else {
+        text
+    }
+}
+
+impl From<Status> for CoreCallError {
+    fn from(status: Status) -> Self {
+        Self(Box::new(status))
+    }
+}
+
+/// Reason why an import or export did not finish.
+#[derive(Debug, thiserror::Error)]
+pub enum BulkError {
+    #[error("cannot read {}", file.display())]
+    Read { file: PathBuf, source: io::Error },
+    #[error("cannot write {}", file.display())]
+    Write { file: PathBuf, source: io::Error },
+    /// The first row of a CSV file does not name the columns.
+    #[error("the first line must name each column once, with name and categoryId among them")]
+    Columns,
+    #[error(
+        "{} holds a JSON array, but import reads NDJSON, one JSON object a line: convert it with \
+         `jq -c '.[]'`",
+        file.display()
+    )]
+    Array { file: PathBuf },
+    #[error(transparent)]
+    Core(#[from] CoreCallError),
+    #[error(
+        "ended by {signal} after line {last_line}; continue with the same command and --import-id {import_id}"
+    )]
+    Ended { signal: &'static str, last_line: i64, import_id: String },
+    #[error(
+        "line {line} is invalid and ends the strict import; the lines before it are imported. Correct it and \
+         continue with the same command and --import-id {import_id}"
+    )]
+    Strict { line: i64, import_id: String },
+    #[error(
+        "{} skipped; correct a copy of only these lines and import that: a corrected copy of the whole file \
+         is another import, which adds its other pets again",
+        invalid_lines(*.0)
+    )]
+    Rejected(u64),
+}
+
+impl From<Status> for BulkError {
+    fn from(status: Status) -> Self {
+        Self::Core(status.into())
+    }
+}
+
+fn invalid_lines(count: u64) -> String {
+    if count == 1 { "1 invalid line was".to_owned() } else { format!("{count} invalid lines were") }
+}
