@@ -83,26 +83,33 @@ fn page(status: StatusCode, title: &str, main: &str) -> Representation {
     Representation::html(status, HtmlPage { title, description: title, main }.render())
 }
 
-/// Returns all resources that are made at the start, with their paths.
-fn resources() -> Vec<(String, Representation)> {
+/// Returns the first page, with these operations as HTML.
+fn home(operations: &str) -> String {
     let main = include_str!("docs/assets/docs.html")
         .replace("{plans}", &topics::plans_table())
-        .replace("{operations}", &reference::sections(&openapi::document(), "/v1"));
-    let home = HtmlPage {
+        .replace("{operations}", operations);
+    let page = HtmlPage {
         title: "Animal Store Service",
         description: "How to use the Animal Store Service, with every operation to try",
         main: &main,
     };
+    page.render()
+}
+
+/// Returns all resources that are made at the start, with their paths.
+fn resources() -> Vec<(String, Representation)> {
     let mut pages =
-        vec![("/docs".to_owned(), home.render()), (error_pages::INDEX_PATH.to_owned(), error_pages::index())];
+        vec![("/docs".to_owned(), home("")), (error_pages::INDEX_PATH.to_owned(), error_pages::index())];
     pages.extend(topics::pages().map(|(path, page)| (path.to_owned(), page)));
     let examples = openapi::error_examples();
     pages.extend(ErrorReason::all().map(|reason| {
         let page = error_pages::error_page(reason, examples.get(reason.code().name));
         (page_path(reason), page)
     }));
+    // The search finds operations in the OpenAPI document.
     let index =
         Representation::new(StatusCode::OK, "application/json; charset=utf-8", html::search_index(&pages));
+    pages[0].1 = home(&reference::sections(&openapi::document(), "/v1"));
     let mut resources: Vec<_> =
         pages.into_iter().map(|(path, html)| (path, Representation::html(StatusCode::OK, html))).collect();
     resources.push(("/docs/assets/search.json".to_owned(), index));

@@ -1,6 +1,6 @@
 //! Pages about topics that concern every operation, from sections of `docs/api.md`; and the changelog.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, mem};
 
 use petstore_plans::{ENTERPRISE, FIXED};
 use petstore_proto::v1::ErrorReason;
@@ -78,26 +78,26 @@ fn section(heading: &str) -> &'static str {
     own.unwrap_or_default()
 }
 
+/// Element of a section that is read in its own way.
+#[derive(Default)]
+enum Inside {
+    #[default]
+    Text,
+    /// Shell commands, which are left out.
+    Commands,
+    Heading(String),
+    Link,
+}
+
 /// Converter of a section to HTML. Blocks of shell commands are left out: the pages have complete programs in
 /// their place, at comments such as `<!-- sample: paging -->`.
 #[derive(Default)]
 struct TopicHtml<'a> {
     events: Vec<Event<'a>>,
-    /// Text of the heading that is being read.
-    heading: Option<String>,
+    inside: Inside,
     in_section: bool,
-    within: Within,
     /// `true` in a row of a table's body before its first cell has ended.
     heads_row: bool,
-}
-
-/// Part of a block that is being read.
-#[derive(Default, PartialEq)]
-enum Within {
-    #[default]
-    Text,
-    Link,
-    Commands,
 }
 
 impl<'a> TopicHtml<'a> {
@@ -116,60 +116,59 @@ impl<'a> TopicHtml<'a> {
     }
 
     fn read(&mut self, event: Event<'a>) {
-        let event = match event {
-            Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(language))) if &*language == "sh" => {
-                self.within = Within::Commands;
+        let event = match (event, &mut self.inside) {
+            (Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(language))), _) if &*language == "sh" => {
+                self.inside = Inside::Commands;
                 return;
             }
-            Event::End(TagEnd::CodeBlock) if self.within == Within::Commands => {
-                self.within = Within::Text;
+            (Event::End(TagEnd::CodeBlock), inside @ Inside::Commands) => {
+                *inside = Inside::Text;
                 return;
             }
-            _ if self.within == Within::Commands => return,
-            Event::Start(Tag::Heading { level: HeadingLevel::H3, .. }) => {
-                self.heading = Some(String::new());
+            (_, Inside::Commands) => return,
+            (Event::Start(Tag::Heading { level: HeadingLevel::H3, .. }), inside) => {
+                *inside = Inside::Heading(String::new());
                 return;
             }
-            Event::End(TagEnd::Heading(HeadingLevel::H3)) => return self.begin_section(),
-            Event::Text(text) => match &mut self.heading {
-                Some(heading) => return heading.push_str(&text),
-                None => Event::Text(text),
-            },
-            Event::Html(html) => match sample_named(&html) {
+            (Event::Text(text), Inside::Heading(heading)) => return heading.push_str(&text),
+            (Event::End(TagEnd::Heading(HeadingLevel::H3)), Inside::Heading(heading)) => {
+                let title = mem::take(heading);
+                self.inside = Inside::Text;
+                return self.begin_section(&title);
+            }
+            (Event::Html(html), _) => match sample_named(&html) {
                 Some(sample) => raw(sample),
                 None => return,
             },
-            Event::Start(Tag::Link { dest_url, .. }) => {
-                self.within = Within::Link;
+            (Event::Start(Tag::Link { dest_url, .. }), inside) => {
+                *inside = Inside::Link;
                 raw(format!("<a href=\"{}\">", served_at(&dest_url)))
             }
-            Event::End(TagEnd::Link) => {
-                self.within = Within::Text;
+            (Event::End(TagEnd::Link), inside) => {
+                *inside = Inside::Text;
                 raw("</a>".to_owned())
             }
-            Event::Code(code) => match explained_at(&code).filter(|_| self.within != Within::Link) {
+            (Event::Code(code), Inside::Text) => match explained_at(&code) {
                 Some(path) => raw(format!("<a href=\"{path}\"><code>{}</code></a>", escaped(&code))),
                 None => Event::Code(code),
             },
-            Event::Start(Tag::TableRow) => {
+            (Event::Start(Tag::TableRow), _) => {
                 self.heads_row = true;
-                event
+                Event::Start(Tag::TableRow)
             }
-            Event::Start(Tag::TableCell) if self.heads_row => raw("<th scope=\"row\">".to_owned()),
-            Event::End(TagEnd::TableCell) if self.heads_row => {
+            (Event::Start(Tag::TableCell), _) if self.heads_row => raw("<th scope=\"row\">".to_owned()),
+            (Event::End(TagEnd::TableCell), _) if self.heads_row => {
                 self.heads_row = false;
                 raw("</th>".to_owned())
             }
-            event => event,
+            (event, _) => event,
         };
         self.events.push(event);
     }
 
-    fn begin_section(&mut self) {
+    fn begin_section(&mut self, title: &str) {
         self.end_section();
-        let title = self.heading.take().unwrap_or_default();
-        let id = slug(&title);
-        let title = escaped(&title);
+        let (id, title) = (slug(title), escaped(title));
         self.events.push(raw(format!(
             "<section aria-labelledby=\"{id}\">\n\
              <h2 id=\"{id}\"><a class=\"anchor\" href=\"#{id}\">{title}</a></h2>\n"
