@@ -1,7 +1,7 @@
 //! The REST edge of the Animal Store Service: it authenticates, meters, and translates HTTP and JSON to gRPC.
 //!
-//! A request passes [`server`] (sockets) → `pipeline` (admission, and the header fields of every answer) →
-//! `routes` (one handler per operation) → the core, over gRPC. Its answer returns the same way.
+//! A request passes `petstore-http-server` (sockets) → `pipeline` (admission, and the header fields of every
+//! answer) → `routes` (one handler per operation) → the core, over gRPC. Its answer returns the same way.
 
 mod admin;
 pub mod bulk;
@@ -22,10 +22,8 @@ mod representation;
 mod request_body;
 mod request_id;
 mod routes;
-pub mod server;
 #[cfg(test)]
 mod testing;
-pub mod tls;
 mod usage;
 
 pub use admin::{admin_of, admin_reason, answer_operator, call_admin, check_operators_head, with_whole_body};

@@ -29,11 +29,11 @@ use crate::{
     operation::{Id, allow},
     pipeline::{self, Admitted},
     request_id::Caller,
-    server::App,
 };
+use petstore_http_server::App;
 use petstore_rate_limit::LimitStatus;
 
-/// App of the public port, for [`server::serve`](crate::server::serve).
+/// App of the public port, for [`serve`](petstore_http_server::serve).
 ///
 /// A request passes, from the outside in (docs/contract.md, 4.1; each step may end it):
 ///

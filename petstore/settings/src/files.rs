@@ -9,7 +9,7 @@ use std::{
 
 use petstore_api_key::ServiceToken;
 use petstore_command_line::output::reason;
-use petstore_gateway::tls;
+use petstore_http_server::tls;
 use rustix::process::geteuid;
 
 use super::InvalidSetting;

@@ -6,7 +6,7 @@ use std::{fmt, io, net::SocketAddr};
 
 use petstore_command_line::output::reason;
 use petstore_core::grpc;
-use petstore_gateway::server::{Certificate, CertificateFiles};
+use petstore_http_server::{Certificate, CertificateFiles};
 use petstore_settings::{EdgeSettings, GrpcAddr, InvalidSetting, ListenAddr};
 use tokio::{net::TcpListener, task::spawn_blocking};
 

@@ -12,11 +12,8 @@ use petstore_core::{
     store::Store,
 };
 use petstore_database::DatabaseUrl;
-use petstore_gateway::{
-    Gateway, RestApp,
-    core_client::CoreTransport,
-    server::{self, ConnectionMetrics, ConnectionSlots, Server, ServerLimits},
-};
+use petstore_gateway::{Gateway, RestApp, core_client::CoreTransport};
+use petstore_http_server::{ConnectionMetrics, ConnectionSlots, Server, ServerLimits};
 use petstore_rate_limit::{
     InProcessLimiter, RateLimiter, RedisLimiter, ResilienceSettings, ResilientLimiter, redis_metrics,
 };
@@ -48,7 +45,7 @@ impl Process {
         };
         let draining = self.reached(Phase::Draining);
         self.add("the admin port", Phase::ClosingAdmin, |end| {
-            server::serve(port.listener, admin, draining, end)
+            petstore_http_server::serve(port.listener, admin, draining, end)
         });
     }
 
@@ -57,7 +54,7 @@ impl Process {
         let metrics = ConnectionMetrics::default();
         self.metrics.add(metrics.collectors());
         let certificate = ports.https.as_ref().map(|(_, certificate)| certificate.clone());
-        self.metrics.add(server::certificate_metrics(certificate.as_ref()));
+        self.metrics.add(petstore_http_server::certificate_metrics(certificate.as_ref()));
         if let Some(certificate) = certificate {
             self.reloads.add("the HTTPS certificate", [], move || {
                 certificate.reload().map_err(|error| error.to_string())
@@ -78,7 +75,9 @@ impl Process {
         for (name, port, certificate) in http.into_iter().chain(https) {
             let (server, draining) =
                 (Server { certificate, ..server.clone() }, self.reached(Phase::Draining));
-            self.add(name, Phase::ClosingHttp, |end| server::serve(port.listener, server, draining, end));
+            self.add(name, Phase::ClosingHttp, |end| {
+                petstore_http_server::serve(port.listener, server, draining, end)
+            });
         }
         self.sources.gateway = Some(gateway.clone());
         self.metrics.add(gateway.metrics());

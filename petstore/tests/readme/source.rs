@@ -8,7 +8,7 @@ use std::{
 use crate::files;
 
 /// Crates, whose code is in `src` below.
-pub(crate) const CRATES: [&str; 18] = [
+pub(crate) const CRATES: [&str; 19] = [
     "admin/commands",
     "core-service",
     "crates/api-key",
@@ -16,6 +16,7 @@ pub(crate) const CRATES: [&str; 18] = [
     "crates/clock",
     "crates/command-line",
     "crates/database",
+    "crates/http-server",
     "crates/plans",
     "crates/rate-limit",
     "crates/telemetry",

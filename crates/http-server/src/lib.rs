@@ -1,8 +1,54 @@
-//! Sockets: accepts connections and serves HTTP on them, within bounds of number, time and memory. HTTP/1.1
-//! in plain text, and with TLS HTTP/2 or HTTP/1.1, as the client prefers (ALPN).
+//! HTTP server: accepts connections and serves HTTP on them, within bounds of number, time and memory.
+//! HTTP/1.1 in plain text, and with TLS HTTP/2 or HTTP/1.1, as the client prefers (ALPN).
 //!
-//! `axum::serve` is not used: it has no timeout for half-sent heads, and its graceful shutdown waits without
-//! end for a client that neither sends nor closes.
+//! # Promises
+//!
+//! - **Bounds.** [`ServerLimits`] bounds the time and memory of each connection, [`ConnectionSlots`] the
+//!   number of connections, in total and from one address. A slow or silent client holds its slot no longer
+//!   than these times.
+//! - **No lost requests.** While the server drains, each answer announces that its connection closes.
+//!   Requests in flight finish, and connections that the kernel has accepted by then are served.
+//! - **No lost answers.** A client that still sends its body gets the answer, and no reset of the connection.
+//! - **Certificates** are read again when their files change. If the new ones cannot be used, the old ones
+//!   stay.
+//!
+//! # Failures
+//!
+//! A connection that exceeds a bound is closed, with an answer if HTTP has one (431 for a large head). A
+//! panic of the application ends only its connection. A failed accept is logged and tried again. Invalid
+//! certificates are [`InvalidCertificate`], with the file and its fault.
+//!
+//! # Example
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use axum::Router;
+//! use petstore_http_server::{ConnectionMetrics, ConnectionSlots, Server, ServerLimits, serve};
+//! use tokio::{net::TcpListener, sync::oneshot};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> std::io::Result<()> {
+//! let listener = TcpListener::bind("127.0.0.1:0").await?;
+//! let server = Server {
+//!     certificate: None,
+//!     app: Arc::new(Router::new().fallback(async || "hello")),
+//!     limits: ServerLimits::default(),
+//!     slots: ConnectionSlots::new(1_000, 50), // at once, and of one address
+//!     metrics: ConnectionMetrics::default(),
+//! };
+//! let (stop, stopped) = oneshot::channel::<()>();
+//! let draining = Box::pin(std::future::pending());
+//! let running = tokio::spawn(serve(listener, server, draining, Box::pin(async { drop(stopped.await) })));
+//! drop(stop);
+//! running.await.expect("the server does not panic")
+//! # }
+//! ```
+//!
+//! # Why not `axum::serve`
+//!
+//! It has no timeout for half-sent heads, and its graceful shutdown waits without end for a client that
+//! neither sends nor closes.
 
 mod activity;
 mod certificate;
@@ -14,6 +60,7 @@ mod http1;
 mod http2;
 #[cfg(test)]
 mod tests;
+pub mod tls;
 
 use std::{fmt, future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
