@@ -10,6 +10,7 @@ use std::{fs, path::Path};
 mod budgets;
 mod descriptor;
 mod language;
+mod performance;
 mod references;
 mod sessions;
 mod settings;

@@ -12,7 +12,7 @@ use crate::{
 
 /// Checks a table between two comments of a page. With `UPDATE_PAGES=1` in the environment this writes it
 /// instead.
-fn assert_table(path: &str, name: &str, current: &str) {
+pub(crate) fn assert_table(path: &str, name: &str, current: &str) {
     let page = read(path);
     let [begin, end] = ["begin", "end"].map(|edge| format!("<!-- {name}:{edge} -->"));
     let (before, rest) = page.split_once(&format!("{begin}\n")).unwrap();

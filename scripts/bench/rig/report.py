@@ -6,7 +6,12 @@ from .load import OPERATIONS
 
 # Colours that colour-blind people can distinguish, on a light and a dark background.
 COLOURS = {"serve": "#e69f00", "gateway": "#0072b2", "gateway 2": "#56b4e9", "core": "#009e73", "redis": "#d55e00",
-           "postgres": "#cc79a7"}
+           "postgres": "#cc79a7", "p50": "#0072b2", "to p99": "#56b4e9"}
+
+# Names of the options in words, for readers of tables and plots.
+DEPLOYED = {"one": "one process", "one-postgres": "one process on PostgreSQL", "split": "gateway and core",
+            "split-2": "two gateways, one core"}
+ASKED = {"get": "one pet", "list": "equal pages", "lists": "different pages", "deep": "page nine tenths down", "create": "new pet"}
 
 STYLE = """
 text { fill: #1f2328; } .faint { fill: #59636e; } .strong { font-weight: 600; }
@@ -69,7 +74,7 @@ class Measurement:
     def __post_init__(self):
         variants = distinct_words(dict.fromkeys(case["variant"] for case in self.results))
         dimensions = {
-            "deployment": lambda case: case["deployment"],
+            "deployment": lambda case: DEPLOYED[case["deployment"]],
             "protocol": lambda case: "HTTPS" if case["https"] else "HTTP",
             "pets": lambda case: counted(case["pets"], "pet"),
             "accounts": lambda case: counted(case["accounts"], "account"),
@@ -104,7 +109,7 @@ class Measurement:
             first = firsts.setdefault(same, total(case))
             ratio = f"{total(case) / first:.2f}" if first else ""
             parts = ", ".join(f"{name} {seconds:.2f}" for name, seconds in median["cpu"].items()) if len(median["cpu"]) > 1 else ""
-            rows.append([case["operation"], *(text(case) for text in self.varying.values()), *([ratio] if with_ratio else []),
+            rows.append([ASKED[case["operation"]], *(text(case) for text in self.varying.values()), *([ratio] if with_ratio else []),
                          f"{median['rps']:,.0f}", *([f"{median['refused']:.0%}"] if self.some_refused else []),
                          *(f"{median[name]:.2f}" for name in ("p50", "p99", "p999")), f"{total(case):.2f}", parts])
         return table(head, rows)
@@ -115,33 +120,48 @@ class Measurement:
         varying = {name: text for name, text in self.varying.items() if name != "load"}
         idle = self.memories[0]["idle_connections"]
         head = [*(varying or ["deployment"]), "MiB at rest", "MiB at most", *([f"KiB for each of {idle:,} idle connections"] if idle else [])]
-        rows = [[*([text(memory) for text in varying.values()] or [memory["deployment"]]), parts(memory["rest"]),
+        rows = [[*([text(memory) for text in varying.values()] or [DEPLOYED[memory["deployment"]]]), parts(memory["rest"]),
                  parts(memory["most"]), *([parts(memory["idle"])] if idle else [])] for memory in self.memories]
         return table(head, rows)
 
+    def bars(self):
+        """Returns the title of the plot, and a function that returns the parts of the bar of a case. At fixed rates latency is
+        of interest, otherwise CPU time."""
+        if any(case["load"].endswith("/s") for case in self.results):
+            return ("Latency in milliseconds",
+                    lambda case: {"p50": case["median"]["p50"], "to p99": case["median"]["p99"] - case["median"]["p50"]})
+        return "CPU seconds per 100,000 requests, by process", lambda case: case["median"]["cpu"]
+
     def svg(self):
-        """Returns the plot: one bar of CPU time for each case, by process, with rate and latency beside it."""
+        """Returns the plot: one bar for each case, with rate, latency and CPU time beside it."""
+        title, parts_of = self.bars()
+        length_of = lambda case: sum(parts_of(case).values())
         columns = [("requests/s", 75, lambda median: f"{median['rps']:,.0f}")]
         if self.some_refused:
             columns.append(("503", 45, lambda median: f"{median['refused']:.0%}" if median["refused"] else ""))
-        columns += [("p50 ms", 60, lambda median: f"{median['p50']:.2f}"), ("p99 ms", 60, lambda median: f"{median['p99']:.2f}")]
+        columns.append(("p50 ms", 60, lambda median: f"{median['p50']:.2f}"))
+        if "to p99" in parts_of(self.results[0]):
+            columns.append(("CPU", 60, lambda median: f"{sum(median['cpu'].values()):.2f}"))
+        else:
+            columns.append(("p99 ms", 60, lambda median: f"{median['p99']:.2f}"))
         width, line, right = 920, 20, 45 + sum(wide for _, wide, _ in columns)
         labels = [", ".join(text(case) for name, text in self.varying.items()) for case in self.results]
         left = 24 + 6.6 * max(map(len, labels))
         across = width - left - right
-        step = tick(max(map(total, self.results)) or 1)
-        most = step * (int(max(map(total, self.results)) / step) + 1)
+        longest = max(map(length_of, self.results)) or 1
+        step = tick(longest)
+        most = step * (int(longest / step) + 1)
         shapes = []
 
         def text(x, y, words, kind=""):
             shapes.append(f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}">{html.escape(words)}</text>')
 
-        text(12, 24, "CPU seconds per 100,000 requests, by process", "strong")
+        text(12, 24, title, "strong")
         for place, words in enumerate(wrapped(self.heading(), 140)):
             text(12, 44 + 16 * place, words, "faint")
         y = 44 + 16 * len(wrapped(self.heading(), 140)) + 8
         x = 12
-        for name in dict.fromkeys(name for case in self.results for name in case["median"]["cpu"]):
+        for name in dict.fromkeys(name for case in self.results for name in parts_of(case)):
             shapes.append(f'<rect x="{x}" y="{y - 10}" width="12" height="12" rx="2" fill="{COLOURS.get(name, "#999")}"/>')
             text(x + 17, y, name)
             x += 40 + 7 * len(name)
@@ -165,16 +185,16 @@ class Measurement:
             shapes.append(f'<text x="{x:.1f}" y="{y + 15}" class="faint" text-anchor="middle">{number * step:g}</text>')
         for at, words, case in bars:
             if case is None:
-                text(12, at, words, "strong")
+                text(12, at, ASKED[words], "strong")
                 shapes.append(f'<text x="{left + 6:.1f}" y="{at}" class="faint">{html.escape(OPERATIONS[words])}</text>')
                 continue
             text(left - 8, at + 14, words, "number")
             x = left
-            for name, seconds in case["median"]["cpu"].items():
-                length = seconds / most * across
+            for name, figure in parts_of(case).items():
+                length = figure / most * across
                 shapes.append(f'<rect x="{x:.1f}" y="{at + 3}" width="{length:.1f}" height="{line - 6}" fill="{COLOURS.get(name, "#999")}"/>')
                 x += length
-            text(x + 5, at + 14, f"{total(case):.1f}")
+            text(x + 5, at + 14, f"{length_of(case):.1f}")
             for end, (_, _, figure) in zip(ends, columns):
                 text(end, at + 14, figure(case["median"]), "number")
         height = y + 28
