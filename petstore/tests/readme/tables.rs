@@ -33,12 +33,37 @@ fn the_settings_tables_are_those_that_the_flags_make() {
     assert_table("docs/settings.md", "settings", &settings_tables());
 }
 
+/// Returns the section of the troubleshooting page that explains a cause: that of the alert it raises.
+const fn section(cause: FaultCause) -> &'static str {
+    match cause {
+        FaultCause::CoreNotReached | FaultCause::CoreUnreachable | FaultCause::CoreFails => {
+            "PetstoreCoreAway"
+        }
+        FaultCause::CoreTokenRefused | FaultCause::CoreCertificateRequired => "PetstoreCoreRefuses",
+        FaultCause::CoreLacksMethods => "PetstoreNotReady",
+        FaultCause::CoreDatabaseUnreachable
+        | FaultCause::DatabaseUnreachable
+        | FaultCause::DatabaseFileReplaced => "PetstoreDatabaseAway",
+        FaultCause::DatabaseDamaged => "PetstoreDatabaseDamaged",
+        FaultCause::CoreDatabaseNotWritable
+        | FaultCause::DatabaseReadOnly
+        | FaultCause::DatabaseDiskFull
+        | FaultCause::DatabaseWritesFail => "PetstoreWritesFail",
+        FaultCause::LimiterLocal | FaultCause::LimiterOpen | FaultCause::LimiterClosed => {
+            "PetstoreLimitsNotShared"
+        }
+    }
+}
+
 #[test]
 fn the_operators_guide_has_every_cause_of_a_part_that_is_not_ok() {
-    let mut table = "| Part | Cause | State |\n|---|---|---|\n".to_owned();
+    let mut table = "| Part | Cause | State | Remedy |\n|---|---|---|---|\n".to_owned();
     for cause in FaultCause::ALL {
         let states: Vec<_> = cause.states().iter().map(|state| format!("`{state}`")).collect();
-        let row = format!("| `{}` | `{}` | {} |\n", cause.part().name(), cause.name(), states.join(" or "));
+        let (part, name, states, section) =
+            (cause.part().name(), cause.name(), states.join(" or "), section(*cause));
+        let link = format!("[{section}](troubleshooting.md#{})", section.to_lowercase());
+        let row = format!("| `{part}` | `{name}` | {states} | {link} |\n");
         // Redis has one cause, with a message for each policy.
         if !table.contains(&row) {
             table += &row;
