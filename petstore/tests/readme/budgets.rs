@@ -1,9 +1,7 @@
 //! Word budgets of the pages: each has a maximum, and so has what one reader needs. Words are counted as by
 //! `wc -w`.
 
-use std::path::Path;
-
-use crate::{paths, read};
+use crate::{is_page, paths, read};
 
 /// Pages of a developer of clients.
 const CALL_IT: [(&str, usize); 4] =
@@ -47,10 +45,8 @@ fn budgets() -> impl Iterator<Item = (&'static str, usize)> {
 
 #[test]
 fn every_page_has_a_budget() {
-    let is_page = |path: &&String| {
-        Path::new(path).extension().is_some_and(|it| it == "md") && path.matches('/').count() == 1
-    };
-    for page in paths("docs").iter().filter(is_page) {
+    let is_own = |path: &&String| is_page(path) && path.matches('/').count() == 1;
+    for page in paths("docs").iter().filter(is_own) {
         assert!(budgets().any(|(known, _)| known == page), "{page} has no budget");
     }
 }
