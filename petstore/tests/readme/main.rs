@@ -46,7 +46,8 @@ fn files(folder: &str) -> Vec<(String, String)> {
 }
 
 /// Folders with pages for people.
-const FOLDERS_OF_PAGES: [&str; 5] = ["deploy", "docs", "migrations", "petstore/tests", "scripts/deploy"];
+const FOLDERS_OF_PAGES: [&str; 6] =
+    ["deploy", "docs", "migrations", "petstore/tests", "scripts/deploy", "testing"];
 
 /// Returns every page for people: in the root and below some folders.
 fn pages() -> Vec<(String, String)> {
