@@ -26,6 +26,7 @@ use axum::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body::Body as _;
+use petstore_core_client::{CoreTransport, TracedTransport};
 use petstore_proto::admin::v1::{AdminErrorReason, GetCurrentOperatorResponse, Role};
 use petstore_telemetry::abandoned::caller_has_left;
 use prost_reflect::DynamicMessage;
@@ -39,7 +40,6 @@ use self::{
     method::{AdminMethod, Binding},
 };
 use crate::{
-    core_client::{CoreTransport, TracedTransport},
     error::ApiError,
     gateway::{Gateway, GatewayState},
     json::json_response,

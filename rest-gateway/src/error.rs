@@ -4,20 +4,20 @@
 #[cfg(test)]
 pub(crate) mod testing;
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use petstore_clock::whole_secs;
+use petstore_core_client::is_transport_failure;
 use petstore_proto::{
     ERROR_DOMAIN, Retry, errors,
     v1::{ErrorReason, ErrorReason as R},
 };
+use petstore_rate_limit::{BanCause, Decision, LimiterUnavailable, Outcome};
 use serde::Serialize;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
-
-use petstore_rate_limit::{BanCause, Decision, LimiterUnavailable, Outcome};
 
 errors! {
     /// Reason for an Error body in place of the requested answer. `Display` is the body's `message`, which is
@@ -282,15 +282,6 @@ fn named_reason(status: &Status) -> Option<ErrorReason> {
 /// Returns `true` if the core says that its store is unavailable.
 pub(crate) fn is_unavailable(status: &Status) -> bool {
     named_reason(status) == Some(ErrorReason::Unavailable)
-}
-
-/// Returns `true` if the status was made on this side. It then has a source, with any code: a connection that
-/// was cut half-way through an answer is `INTERNAL` to tonic. Or the generated client made it because the
-/// transport was not ready.
-pub(crate) fn is_transport_failure(status: &Status) -> bool {
-    status.source().is_some()
-        || status.message() == "transport error"
-        || status.message().starts_with("Service was not ready")
 }
 
 #[cfg(test)]

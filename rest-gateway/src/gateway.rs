@@ -6,6 +6,8 @@ use futures_util::{FutureExt, future::BoxFuture};
 use petstore_api_key::Environment;
 use petstore_client_address::TrustedProxies;
 use petstore_clock::Clock;
+use petstore_core_client::{CoreClient, CoreTransport, InProcessCalls};
+use petstore_rate_limit::RateLimiter;
 use petstore_telemetry::{
     metrics::Collectors,
     parts::{Fault, PartState},
@@ -13,13 +15,11 @@ use petstore_telemetry::{
 };
 
 use crate::{
-    core_client::{CoreClient, CoreTransport, InProcessCalls},
     cors::CorsOrigin,
     keys::KeyResolver,
     metrics::{Figures, Metrics},
     usage::UsageCounter,
 };
-use petstore_rate_limit::RateLimiter;
 
 /// Options of a gateway that an operator chooses.
 #[derive(Debug)]

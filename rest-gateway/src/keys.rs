@@ -16,10 +16,10 @@ use std::sync::{
 };
 
 pub use petstore_proto::internal::v1::Plan;
+use petstore_rate_limit::{Decision, Outcome, Quota};
 
 pub(crate) use self::bans::LastBan;
 pub use self::resolver::KeyResolver;
-use petstore_rate_limit::{Decision, Outcome, Quota};
 
 /// Returns the name of the plan; `None` if it is of a newer core.
 pub(crate) const fn plan_word(plan: Plan) -> Option<&'static str> {
@@ -149,9 +149,9 @@ impl Drop for EarlyRead {
 #[cfg(test)]
 mod tests {
     use petstore_clock::UnixMillis;
+    use petstore_rate_limit::{Scope, WindowView};
 
     use super::*;
-    use petstore_rate_limit::{Scope, WindowView};
 
     fn decide(reads: &EarlyReads, outcome: Outcome, minute: u64, day: u64) {
         let window = |remaining| WindowView { limit: 60, remaining, resets_at: UnixMillis(0) };

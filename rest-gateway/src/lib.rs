@@ -6,11 +6,10 @@
 mod admin;
 pub mod bulk;
 mod console;
-pub mod core_client;
+mod core_calls;
 mod cors;
 mod docs;
 mod error;
-mod fair_queue;
 mod gateway;
 mod json;
 pub mod keys;
@@ -22,8 +21,6 @@ mod representation;
 mod request_body;
 mod request_id;
 mod routes;
-#[cfg(test)]
-mod testing;
 mod usage;
 
 pub use admin::{admin_of, admin_reason, answer_operator, call_admin, check_operators_head, with_whole_body};

@@ -1,11 +1,12 @@
 //! Metrics of requests and of the limiter's decisions. Keys and connections are counted in their own modules:
-//! [`keys`](crate::keys) and [`server`](crate::server).
+//! [`keys`](crate::keys) and `petstore-http-server`.
 
 mod figures;
 
 use std::time::Duration;
 
 use petstore_proto::v1::ErrorReason;
+use petstore_rate_limit::{Decision, LimitKey, LimiterUnavailable, Outcome, Scope, WindowView};
 use petstore_telemetry::metrics;
 use petstore_telemetry::metrics::{
     GaugeGuard, HistogramVec, IntCounter, IntCounterVec, IntGauge, counter, counters, durations, gauge,
@@ -16,7 +17,6 @@ use crate::{
     keys::{Plan, plan_word},
     operation::Operation,
 };
-use petstore_rate_limit::{Decision, LimitKey, LimiterUnavailable, Outcome, Scope, WindowView};
 
 metrics! {
     /// Metrics of one gateway.

@@ -25,6 +25,7 @@ use axum::{extract::Request, response::Response};
 use futures_util::FutureExt;
 use http::request::Parts;
 use petstore_client_address::ClientAddress;
+use petstore_rate_limit::{Decision, LimitStatus};
 use petstore_telemetry::{
     metrics::GaugeGuard,
     traces::{Root, Span, Within},
@@ -41,7 +42,6 @@ use crate::{
     operation::{Access, Id, Operation, is_versioned},
     request_id::{Caller, RequestId},
 };
-use petstore_rate_limit::{Decision, LimitStatus};
 
 /// A request in flight. Every step of the pipeline reads it.
 #[derive(Debug)]

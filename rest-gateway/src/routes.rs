@@ -18,6 +18,8 @@ use axum::{
 use futures_util::{FutureExt, future::BoxFuture};
 use http::{HeaderValue, Method, StatusCode, header};
 use http_body::Body as _;
+use petstore_http_server::App;
+use petstore_rate_limit::LimitStatus;
 use tower::ServiceExt;
 
 use crate::{
@@ -30,8 +32,6 @@ use crate::{
     pipeline::{self, Admitted},
     request_id::Caller,
 };
-use petstore_http_server::App;
-use petstore_rate_limit::LimitStatus;
 
 /// App of the public port, for [`serve`](petstore_http_server::serve).
 ///

@@ -8,6 +8,9 @@ mod refusals;
 use std::{future::Future, sync::Arc, time::Duration};
 
 use petstore_clock::{Clock, Day, Minute};
+use petstore_core_client::{
+    ReportAnswers, RetryBudget, TracedTransport, call_alone, call_within, failure_text,
+};
 use petstore_proto::internal::v1::{GetUsageRequest, UsageDay, usage_service_client::UsageServiceClient};
 use petstore_telemetry::metrics::{Collectors, IntCounter, counter};
 use tokio::time::sleep;
@@ -15,7 +18,7 @@ use tokio::time::sleep;
 use self::ledger::{Ledger, Unreported};
 pub(crate) use self::refusals::{RefusedBy, RefusedRequest, Who};
 use crate::{
-    core_client::{ReportAnswers, RetryBudget, TracedTransport, call_alone, call_within, failure_text},
+    core_calls::explain,
     error::ApiError,
     keys::KnownKey,
     request_id::{Caller, RequestId, uuid_v7},
@@ -133,11 +136,12 @@ impl UsageCounter {
         let unreported = self.ledger.unreported(account_id);
         let question =
             GetUsageRequest { account_id, since_day: oldest, reporter: self.ledger.reporter().to_owned() };
-        let answer = call_alone(question, caller, retries, |question| {
+        let answer = call_alone(question, caller.request_id.as_header(), retries, |question| {
             let mut core = self.core.clone();
             async move { core.get_usage(question).await }
         })
-        .await?;
+        .await
+        .map_err(|error| explain(error, caller))?;
 
         let mut days: Vec<_> = (oldest..=today).map(|day| UsageDay { day, ..UsageDay::default() }).collect();
         for counted in answer.days.iter().chain(&unreported.missing_from(answer.last_report)) {
@@ -166,12 +170,13 @@ mod tests {
     use std::{convert::Infallible, sync::OnceLock};
 
     use http::{Response, StatusCode};
+    use petstore_core_client::CoreTransport;
+    use petstore_rate_limit::Quota;
     use tonic::{Code, Status, body::Body};
     use tower::{BoxError, ServiceExt, service_fn};
 
     use super::*;
-    use crate::{core_client::CoreTransport, keys::Plan};
-    use petstore_rate_limit::Quota;
+    use crate::keys::Plan;
 
     fn key() -> Arc<KnownKey> {
         let quota = Quota { per_minute: 60, per_day: 1_000 };

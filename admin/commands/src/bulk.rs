@@ -7,7 +7,7 @@ use std::{io::Read, path::Path};
 
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use petstore_command_line::output;
-use petstore_gateway::core_client::CoreTransport;
+use petstore_core_client::CoreTransport;
 use petstore_proto::v1::pet_store_client::PetStoreClient;
 use petstore_settings::InvalidSetting;
 use tokio::time::Instant;

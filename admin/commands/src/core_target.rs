@@ -8,8 +8,8 @@ use petstore_api_key::OperatorToken;
 use petstore_clock::Clock;
 use petstore_command_line::RuntimeError;
 use petstore_core::{Core, grpc, store::Store};
+use petstore_core_client::CoreTransport;
 use petstore_database::{Database, OpenOptions};
-use petstore_gateway::core_client::CoreTransport;
 use petstore_settings::{CoreAddressSettings, DatabaseSettings, InvalidSetting, secret_file};
 
 use crate::error::CommandError;
@@ -122,7 +122,7 @@ impl ConnectedCore {
 /// Runs the work of a command, which logs only warnings and errors, except about a core that refuses it or
 /// does not answer: the command's own error says so.
 pub(crate) fn block_on<T, E: From<RuntimeError>>(work: LocalBoxFuture<'_, Result<T, E>>) -> Result<T, E> {
-    petstore_command_line::block_on("warn,petstore_gateway::core_client::cores=off", work)
+    petstore_command_line::block_on("warn,petstore_core_client::cores=off", work)
 }
 
 impl<C: RemoteCore> Args for CoreTarget<C> {

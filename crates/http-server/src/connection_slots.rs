@@ -8,6 +8,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use petstore_client_address::{ClientAddress, TrustedProxies};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     task::AbortHandle,
@@ -15,7 +16,6 @@ use tokio::{
 };
 
 use super::activity::Activity;
-use petstore_client_address::{ClientAddress, TrustedProxies};
 
 /// Slots for connections, over all ports that share them. Clones share the slots.
 #[derive(Clone, Debug)]

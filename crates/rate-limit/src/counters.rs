@@ -9,6 +9,7 @@ use std::{
 
 use async_trait::async_trait;
 use parking_lot::{Mutex, MutexGuard};
+use petstore_client_address::ClientAddress;
 use petstore_clock::{Clock, UnixMillis};
 
 use super::{
@@ -16,7 +17,6 @@ use super::{
     policy::{self, AbuseState, Record},
     windows::Windows,
 };
-use petstore_client_address::ClientAddress;
 
 /// Number of locks of a map: enough that two threads seldom contend for one.
 const SHARDS: usize = 64;

@@ -68,6 +68,7 @@ mod windows;
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
+use petstore_client_address::ClientAddress;
 use petstore_clock::UnixMillis;
 pub use petstore_plans::Quota;
 use petstore_telemetry::parts::FaultCause;
@@ -81,7 +82,6 @@ pub use self::{
     resilient::{OnRedisFailure, ResilienceSettings, ResilientLimiter, redis_metrics},
     windows::{DAY, MINUTE, WindowView},
 };
-use petstore_client_address::ClientAddress;
 
 /// Counters that a request is counted in.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

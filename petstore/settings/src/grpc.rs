@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use petstore_core::grpc::{Security, TlsFiles};
-use petstore_gateway::core_client::{self, CoreAddress, CoreTls, CoreTransport, InvalidCoreAddress};
+use petstore_core_client::{CoreAddress, CoreTls, CoreTransport, InvalidCoreAddress};
 
 use super::{
     GrpcAddr, InvalidSetting, TokenSettings, files,
@@ -141,14 +141,16 @@ impl CoreAddressSettings {
         let authority =
             self.core_ca.as_deref().map(|file| files::certificates("--core-ca", file)).transpose()?;
         let tls = authority.map(|authority| CoreTls { authority, identity });
-        core_client::connect(CoreAddress { urls: self.core_url.clone(), tls, token }).map_err(|error| {
-            let setting = match &error {
-                InvalidCoreAddress::Url | InvalidCoreAddress::NoAuthority => "--core-url",
-                InvalidCoreAddress::NotEncrypted | InvalidCoreAddress::Authority => "--core-ca",
-                InvalidCoreAddress::Tls(_) => "--core-cert",
-            };
-            InvalidSetting::new(setting, error.to_string())
-        })
+        petstore_core_client::connect(CoreAddress { urls: self.core_url.clone(), tls, token }).map_err(
+            |error| {
+                let setting = match &error {
+                    InvalidCoreAddress::Url | InvalidCoreAddress::NoAuthority => "--core-url",
+                    InvalidCoreAddress::NotEncrypted | InvalidCoreAddress::Authority => "--core-ca",
+                    InvalidCoreAddress::Tls(_) => "--core-cert",
+                };
+                InvalidSetting::new(setting, error.to_string())
+            },
+        )
     }
 }
 

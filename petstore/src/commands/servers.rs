@@ -5,7 +5,8 @@ use std::sync::Arc;
 use petstore_api_key::{ApiKey, OperatorToken};
 use petstore_clock::Clock;
 use petstore_core::{Core, grpc};
-use petstore_gateway::{Gateway, core_client::CoreTransport};
+use petstore_core_client::CoreTransport;
+use petstore_gateway::Gateway;
 
 use petstore_settings::{
     CoreAddressSettings, EdgeSettings, EnvironmentSettings, GrpcSettings, LimiterSettings, ProcessSettings,

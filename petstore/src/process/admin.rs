@@ -20,9 +20,10 @@ use axum::{
     routing::{any, get},
 };
 use petstore_core::store::Store;
+use petstore_core_client::CoreTransport;
 use petstore_gateway::{
     CONSOLE_HEALTH, Gateway, ProcessHealth, admin_of, admin_router, answer_operator, check_operators_head,
-    core_client::CoreTransport, error_response, refuse_foreign_pages, with_whole_body,
+    error_response, refuse_foreign_pages, with_whole_body,
 };
 use petstore_settings::HostName;
 use petstore_telemetry::{

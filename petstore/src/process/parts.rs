@@ -11,8 +11,9 @@ use petstore_core::{
     grpc::{self, Security},
     store::Store,
 };
+use petstore_core_client::CoreTransport;
 use petstore_database::DatabaseUrl;
-use petstore_gateway::{Gateway, RestApp, core_client::CoreTransport};
+use petstore_gateway::{Gateway, RestApp};
 use petstore_http_server::{ConnectionMetrics, ConnectionSlots, Server, ServerLimits};
 use petstore_rate_limit::{
     InProcessLimiter, RateLimiter, RedisLimiter, ResilienceSettings, ResilientLimiter, redis_metrics,

@@ -8,13 +8,14 @@ use std::{
 use crate::files;
 
 /// Crates, whose code is in `src` below.
-pub(crate) const CRATES: [&str; 19] = [
+pub(crate) const CRATES: [&str; 20] = [
     "admin/commands",
     "core-service",
     "crates/api-key",
     "crates/client-address",
     "crates/clock",
     "crates/command-line",
+    "crates/core-client",
     "crates/database",
     "crates/http-server",
     "crates/plans",

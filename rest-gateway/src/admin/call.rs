@@ -10,6 +10,7 @@ use bytes::Buf;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION};
 use petstore_api_key::{ApiKey, bearer};
 use petstore_client_address::TrustedProxies;
+use petstore_core_client::{CoreTransport, TracedTransport};
 use prost_reflect::{DynamicMessage, MessageDescriptor, Value};
 use serde_json::Value as Json;
 use tokio::time::timeout;
@@ -27,10 +28,7 @@ use super::{
     error::{AdminError, in_json_names},
     method::AdminMethod,
 };
-use crate::{
-    core_client::{CoreTransport, TracedTransport},
-    request_id::X_REQUEST_ID,
-};
+use crate::request_id::X_REQUEST_ID;
 
 /// Maximum duration of a call.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(5);

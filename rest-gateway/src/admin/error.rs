@@ -53,7 +53,7 @@ impl From<&Status> for AdminError {
                     *message = in_json;
                 }
                 if error.status().is_server_error() {
-                    let error = crate::core_client::failure_text(status);
+                    let error = petstore_core_client::failure_text(status);
                     tracing::warn!(?code, error, "a call of the admin service failed");
                 }
                 error.into()

@@ -10,6 +10,7 @@ use axum::{
 use http::{Method, StatusCode};
 use petstore_clock::UnixMillis;
 use petstore_proto::admin::v1::{Account, AdminErrorReason, GetAccountResponse, GetKeyResponse, Limits};
+use petstore_rate_limit::{LimitKey, Quota};
 use prost_reflect::{DynamicMessage, Value};
 use serde_json::Value as Json;
 
@@ -21,7 +22,6 @@ use super::{
     method::{AdminMethod, Binding},
 };
 use crate::{error::ApiError, json::usage::limit_status, pipeline};
-use petstore_rate_limit::{LimitKey, Quota};
 
 pub(super) const PATH: &str = "/admin/v1/accounts/{account}/limits";
 

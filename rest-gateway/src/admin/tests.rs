@@ -10,7 +10,9 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 use petstore_api_key::Environment;
 use petstore_clock::Clock;
+use petstore_core_client::CoreTransport;
 use petstore_proto::admin::v1 as admin;
+use petstore_rate_limit::InProcessLimiter;
 use prost::Message;
 use serde_json::{Value, json};
 use tonic::{Code, Status};
@@ -18,8 +20,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 use tower::{BoxError, ServiceExt, service_fn};
 
 use super::*;
-use crate::{GatewayOptions, core_client::CoreTransport};
-use petstore_rate_limit::InProcessLimiter;
+use crate::GatewayOptions;
 
 /// Calls as the core received them: path, header fields and message.
 type Calls = Arc<Mutex<Vec<(String, HeaderMap, Vec<u8>)>>>;

@@ -2,9 +2,9 @@
 
 use petstore_clock::UnixMillis;
 use petstore_proto::v1::ErrorReason;
+use petstore_rate_limit::{BanCause, BanPeriod, Decision, LimiterUnavailable, Outcome, Scope, WindowView};
 
 use super::ApiError;
-use petstore_rate_limit::{BanCause, BanPeriod, Decision, LimiterUnavailable, Outcome, Scope, WindowView};
 
 /// Returns an error with this reason. A refusal of the core has the documented message, since the core
 /// chooses its text.

@@ -3,11 +3,11 @@ use std::collections::HashMap;
 use axum::body::to_bytes;
 use petstore_clock::UnixMillis;
 use petstore_proto::ERROR_DOMAIN;
+use petstore_rate_limit::{BanCause, BanPeriod, Scope, WindowView};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
 use super::*;
-use petstore_rate_limit::{BanCause, BanPeriod, Scope, WindowView};
 
 fn status_with(code: Code, reason: &str, domain: &str, delay: Option<Duration>) -> Status {
     let mut details = ErrorDetails::with_error_info(reason, domain, HashMap::new());

@@ -2,10 +2,10 @@
 
 use petstore_clock::{Day, UnixMillis};
 use petstore_proto::internal::v1::{Plan, UsageDay};
+use petstore_rate_limit::{LimitStatus, WindowView};
 use serde_json::{Map, Value, json};
 
 use crate::keys::plan_word;
-use petstore_rate_limit::{LimitStatus, WindowView};
 
 /// Returns the body of `GET /v1/usage`: a limit status with the days beside it, the latest first.
 pub(crate) fn usage_body(plan: Plan, status: &LimitStatus, days: &[UsageDay]) -> String {
@@ -54,8 +54,9 @@ fn day(counts: &UsageDay) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use petstore_rate_limit::{BanPeriod, Decision, Outcome, Scope, Strikes};
+
+    use super::*;
 
     fn body(status: &LimitStatus) -> Value {
         let day = UsageDay {

@@ -7,10 +7,10 @@ use std::{collections::HashMap, sync::Arc};
 use parking_lot::RwLock;
 use petstore_clock::UnixMillis;
 use petstore_proto::internal::v1 as internal;
+use petstore_rate_limit::{BanCause, BanPeriod};
 use tokio::sync::Notify;
 
 use super::KnownKey;
-use petstore_rate_limit::{BanCause, BanPeriod};
 
 /// The last ban of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,9 +155,9 @@ mod tests {
     use std::time::Duration;
 
     use petstore_proto::internal::v1::Plan;
+    use petstore_rate_limit::Quota;
 
     use super::*;
-    use petstore_rate_limit::Quota;
 
     const START: UnixMillis = UnixMillis(1_795_200_000_000);
     const SECOND: Duration = Duration::from_secs(1);

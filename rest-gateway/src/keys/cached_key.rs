@@ -12,11 +12,11 @@ use std::{
 use parking_lot::Mutex;
 use petstore_clock::UnixMillis;
 use petstore_proto::internal::v1::{KeyState, KeyUse, Plan, ResolvedKey};
+use petstore_rate_limit::Quota;
 use petstore_telemetry::metrics;
 use petstore_telemetry::metrics::{IntCounterVec, counters};
 
 use super::{EarlyReads, KeyError, KnownKey, LastBan, changes::Stamp};
-use petstore_rate_limit::Quota;
 
 /// The core's answer about a key that exists, or did exist.
 #[derive(Debug)]

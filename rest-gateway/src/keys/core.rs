@@ -8,6 +8,9 @@ use std::{
 use parking_lot::Mutex;
 use petstore_api_key::KeyDigest;
 use petstore_clock::{Clock, UnixMillis};
+use petstore_core_client::{
+    ReportAnswers, RetryBudget, TracedTransport, call_within, failure_text, is_transport_failure, retry_once,
+};
 use petstore_proto::internal::v1::{
     KeyUse, ListChangesRequest, ListChangesResponse, ReportBanResponse, ReportUseRequest, ResolveKeysRequest,
     ResolveKeysResponse, key_service_client::KeyServiceClient,
@@ -17,12 +20,7 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::bans::ImposedBan;
-use crate::{
-    core_client::{
-        METHODS, ReportAnswers, RetryBudget, TracedTransport, call_within, failure_text, retry_once,
-    },
-    error::{is_transport_failure, is_unavailable},
-};
+use crate::{core_calls::METHODS, error::is_unavailable};
 
 /// Deadline of one call.
 const DEADLINE: Duration = Duration::from_secs(1);
@@ -66,7 +64,7 @@ impl KeyService {
             core,
             clock,
             ahead_ms: AtomicI64::new(0),
-            retries: RetryBudget::new(),
+            retries: RetryBudget::default(),
             answered_once: AtomicBool::new(false),
             is_away: AtomicBool::new(false),
             failure: Mutex::default(),
@@ -259,14 +257,16 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use http::Request;
+    use petstore_core_client::CoreTransport;
     use petstore_proto::ERROR_DOMAIN;
+    use petstore_test_servers::Logged;
     use tonic::{Code, body::Body};
     use tonic_types::{ErrorDetails, StatusExt};
     use tower::{BoxError, ServiceExt, service_fn};
     use tracing::Level;
 
     use super::*;
-    use crate::{core_client::CoreTransport, keys::testing::CoreDouble, testing::Logged};
+    use crate::keys::testing::CoreDouble;
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Core {

@@ -1,11 +1,12 @@
 //! Look-ups of keys in the core. Concurrent look-ups of one key are coalesced, and waiting ones share calls,
 //! so that guessing keys burdens the guesser instead of the core.
 //!
-//! They gather by the rule of `core_client/batch.rs`. Here a batch does not yield: one is sent every few
-//! milliseconds at most, and takes all look-ups in the queue. So a gateway looks up as many keys as it can
-//! accept requests: 200 calls a second with 1,000 keys each are 200,000 look-ups a second. Only while the
-//! core answers more slowly than that do look-ups stay in the queue. Then refreshes of known keys go first,
-//! and client addresses take turns, so that a flood of unknown keys from one address delays no other address.
+//! They gather by the rule of `crates/core-client/src/batch.rs`. Here a batch does not yield: one is sent
+//! every few milliseconds at most, and takes all look-ups in the queue. So a gateway looks up as many keys as
+//! it can accept requests: 200 calls a second with 1,000 keys each are 200,000 look-ups a second. Only while
+//! the core answers more slowly than that do look-ups stay in the queue. Then refreshes of known keys go
+//! first, and client addresses take turns, so that a flood of unknown keys from one address delays no other
+//! address.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -17,13 +18,13 @@ use futures_util::future::{BoxFuture, FutureExt, Shared as SharedFuture, WeakSha
 use parking_lot::Mutex;
 use petstore_api_key::KeyDigest;
 use petstore_client_address::ClientAddress;
+use petstore_core_client::FairQueue;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, oneshot},
     time::{sleep, timeout},
 };
 
 use super::KeyError;
-use crate::fair_queue::FairQueue;
 
 /// Number of slots.
 const SLOTS: usize = 16;

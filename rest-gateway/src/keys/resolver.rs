@@ -7,7 +7,9 @@ use moka::future::Cache;
 use petstore_api_key::{ApiKey, KeyDigest};
 use petstore_client_address::ClientAddress;
 use petstore_clock::{Clock, UnixMillis};
+use petstore_core_client::TracedTransport;
 use petstore_proto::internal::v1::ResolvedKey;
+use petstore_rate_limit::RateLimiter;
 use petstore_telemetry::{metrics::Collectors, parts::Fault};
 use tokio::time::{Instant, sleep};
 
@@ -19,8 +21,6 @@ use super::{
     core::{CoreAway, KeyService},
     lookups::{Lookups, Purpose, SingleFlight},
 };
-use crate::core_client::TracedTransport;
-use petstore_rate_limit::RateLimiter;
 
 /// Maximum number of cached keys.
 const MAX_KNOWN: u64 = 50_000;

@@ -8,6 +8,7 @@ use std::{
 };
 
 use petstore_api_key::ApiKey;
+use petstore_core_client::CoreTransport;
 use petstore_proto::internal::v1::{
     AccountChange, FoundKey, KeyState, KeyUse, ListChangesRequest, ListChangesResponse, Plan,
     ReportBanRequest, ReportBanResponse, ReportUseRequest, ReportUseResponse, ResolveKeysRequest,
@@ -17,7 +18,7 @@ use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 use tower::ServiceBuilder;
 
-use crate::core_client::{CoreTransport, METHODS};
+use crate::core_calls::METHODS;
 
 /// Core that a test controls. Clones are the same core.
 #[derive(Clone)]

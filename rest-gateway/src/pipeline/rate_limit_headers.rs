@@ -2,7 +2,6 @@
 
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue};
-
 use petstore_rate_limit::{Decision, Scope, put_number};
 
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
@@ -42,9 +41,9 @@ fn insert(headers: &mut HeaderMap, name: HeaderName, text: &mut BytesMut) {
 #[cfg(test)]
 mod tests {
     use petstore_clock::UnixMillis;
+    use petstore_rate_limit::{Outcome, WindowView};
 
     use super::*;
-    use petstore_rate_limit::{Outcome, WindowView};
 
     fn decision(scope: Scope) -> Decision {
         Decision {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use petstore_proto::admin::v1::RefusalCause;
+use petstore_rate_limit::{BanCause, DAY, Decision, MINUTE, Outcome, WindowView};
 
 use super::{RequestContext, rate_limit::Admission};
 use crate::{
@@ -11,7 +12,6 @@ use crate::{
     operation::Counts,
     usage::{RefusedBy, Who},
 };
-use petstore_rate_limit::{BanCause, DAY, Decision, MINUTE, Outcome, WindowView};
 
 /// Records the refusal, unless the request was malformed or a part of the service is unavailable.
 pub(super) fn note(
@@ -69,9 +69,9 @@ fn over_limit(decision: &Decision, own_limit: Option<RefusalCause>) -> Option<Re
 #[cfg(test)]
 mod tests {
     use petstore_clock::UnixMillis;
+    use petstore_rate_limit::{BanPeriod, Scope};
 
     use super::{RefusalCause as C, *};
-    use petstore_rate_limit::{BanPeriod, Scope};
 
     const NOW: UnixMillis = UnixMillis(1_795_200_380_000);
 

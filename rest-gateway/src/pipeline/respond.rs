@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use petstore_proto::v1::ErrorReason;
+use petstore_rate_limit::Decision;
 use petstore_telemetry::{abandoned::caller_has_left, traces::KeyValue};
 
 use super::{RequestContext, rate_limit, rate_limit_headers};
@@ -18,7 +19,6 @@ use crate::{
     operation::{Access, Counts, Id},
     request_id::X_REQUEST_ID,
 };
-use petstore_rate_limit::Decision;
 
 /// Returns the answer as it is sent. `decision` is `None` if nothing was counted.
 pub(super) async fn complete(

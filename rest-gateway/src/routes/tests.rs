@@ -6,12 +6,12 @@ use axum::body::to_bytes;
 use http::{HeaderMap, Request};
 use petstore_api_key::{ApiKey, Environment};
 use petstore_clock::{Clock, UnixMillis};
+use petstore_rate_limit::InProcessLimiter;
 use serde_json::Value;
 use tower::{BoxError, service_fn, util::BoxCloneSyncService};
 
 use super::*;
 use crate::GatewayOptions;
-use petstore_rate_limit::InProcessLimiter;
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 

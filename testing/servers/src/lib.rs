@@ -3,6 +3,7 @@
 //!
 //! - [`servers`] are real: Redis, Redis Cluster and PostgreSQL, which a test may pause and kill; and HAProxy.
 //! - [`faults`] occur between two processes: a proxy that delays, holds, cuts and refuses.
+//! - [`Logged`] collects the levels of log lines.
 //! - [`eventually()`] waits for asynchronous work of a process, with a deadline.
 //!
 //! Any failure here fails the test that called it.
@@ -16,9 +17,11 @@
 mod engine;
 mod eventually;
 pub mod faults;
+mod log;
 mod port;
 pub mod servers;
 
 pub use engine::Engine;
 pub use eventually::eventually;
+pub use log::Logged;
 pub use port::free_port;

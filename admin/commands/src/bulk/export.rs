@@ -12,7 +12,8 @@ use petstore_command_line::{
     RuntimeError,
     partial_file::{Mode, PartialFile},
 };
-use petstore_gateway::{bulk, core_client::CoreTransport};
+use petstore_core_client::CoreTransport;
+use petstore_gateway::bulk;
 use petstore_proto::v1::{ListPetsRequest, Pet, PetStatus, pet_store_client::PetStoreClient};
 use petstore_settings::CoreAddressSettings;
 use tokio::{sync::mpsc, task::spawn_blocking};

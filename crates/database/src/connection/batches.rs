@@ -1,9 +1,9 @@
 //! Batches of calls of one kind, which share a statement.
 //!
-//! A slot is a job that waits for a connection, and gathers its batch when it has one. While a batch is
-//! overdue, one more slot is free. No call joins a batch that is in flight, so each call sees everything that
-//! was committed before it was made. A batch in flight is finished, as every job is, even if its callers have
-//! given up.
+//! They gather by the rule of `crates/core-client/src/batch.rs`. Here a slot is a job that waits for a
+//! connection, and gathers its batch when it has one. While a batch is overdue, one more slot is free. No
+//! call joins a batch that is in flight, so each call sees everything that was committed before it was made.
+//! A batch in flight is finished, as every job is, even if its callers have given up.
 
 use std::{collections::VecDeque, fmt, pin::pin, sync::Arc, time::Duration};
 

@@ -7,11 +7,11 @@ use futures_util::{
 use petstore_api_key::Environment;
 use petstore_clock::ManualClock;
 use petstore_proto::internal::v1::{KeyState, KeyUse};
+use petstore_rate_limit::{BanPeriod, InProcessLimiter, Quota};
 use tokio::sync::oneshot;
 
 use super::*;
 use crate::keys::testing::CoreDouble;
-use petstore_rate_limit::{BanPeriod, InProcessLimiter, Quota};
 
 mod reports;
 

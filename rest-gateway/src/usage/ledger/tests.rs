@@ -1,6 +1,7 @@
+use petstore_rate_limit::Quota;
+
 use super::*;
 use crate::{keys::Plan, usage::refusals};
-use petstore_rate_limit::Quota;
 
 const DAY: i64 = 20_777;
 const MINUTE: i64 = DAY * Minute::PER_DAY + 5;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::stream;
-use petstore_gateway::core_client::{CoreTransport, failure_text};
+use petstore_core_client::{CoreTransport, failure_text};
 use petstore_proto::v1::{
     ImportPetsRequest, ImportPetsResponse, RejectedLine, pet_store_client::PetStoreClient,
 };

@@ -25,9 +25,10 @@ use tokio::{
     sync::watch,
     time::{Instant, sleep, timeout},
 };
+use tonic::Status;
 use tower::ServiceExt;
 
-use super::transport::{NamedTransport, TransportError, empty_call};
+use super::transport::{NamedTransport, TransportError, empty_call, is_caused_by};
 
 /// Time after which an unanswered call raises the suspicion that the core hangs, unless a probe was answered
 /// within that time.
@@ -48,7 +49,7 @@ pub(super) const PROBE: &str = "/grpc.health.v1.Health/Check";
 
 /// Circuit breaker of one transport to the core. Must be used inside a tokio runtime.
 #[derive(Debug)]
-pub(crate) struct CoreBreaker {
+pub struct CoreBreaker {
     core: NamedTransport,
     is_open: watch::Sender<bool>,
     /// `true` while a task probes the core.
@@ -63,7 +64,15 @@ pub(crate) struct CoreBreaker {
 /// The core was not called, or its answer was not awaited, because it does not answer calls.
 #[derive(Debug, thiserror::Error)]
 #[error("the core does not answer")]
-pub(super) struct CoreNotAnswering;
+pub struct CoreNotAnswering;
+
+impl CoreNotAnswering {
+    /// Returns `true` if this led to the status.
+    #[must_use]
+    pub fn has_caused(status: &Status) -> bool {
+        is_caused_by::<Self>(status)
+    }
+}
 
 impl CoreBreaker {
     pub(super) fn new(core: NamedTransport) -> Arc<Self> {
@@ -84,7 +93,8 @@ impl CoreBreaker {
     }
 
     /// Returns `true` if calls fail without being sent.
-    pub(crate) fn is_open(&self) -> bool {
+    #[must_use]
+    pub fn is_open(&self) -> bool {
         *self.is_open.borrow()
     }
 
@@ -167,7 +177,8 @@ impl CoreBreaker {
     }
 
     /// Returns the breaker's metrics.
-    pub(crate) fn metrics(&self) -> Collectors {
+    #[must_use]
+    pub fn metrics(&self) -> Collectors {
         vec![Box::new(self.opened.clone()), Box::new(self.outages.clone())]
     }
 }

@@ -1,4 +1,4 @@
-//! Levels of log lines, for tests.
+//! Levels of log lines.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,12 +9,13 @@ use tracing::{
 };
 
 /// Log of the current thread, from one module.
-pub(crate) struct Logged {
+#[derive(Debug)]
+pub struct Logged {
     lines: Lines,
     _guard: DefaultGuard,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Lines {
     module: &'static str,
     levels: Arc<Mutex<Vec<Level>>>,
@@ -22,14 +23,16 @@ struct Lines {
 
 impl Logged {
     /// Collects the lines of the module until this is dropped.
-    pub(crate) fn of(module: &'static str) -> Self {
+    #[must_use]
+    pub fn of(module: &'static str) -> Self {
         let lines = Lines { module, levels: Arc::default() };
         Self { _guard: tracing::subscriber::set_default(lines.clone()), lines }
     }
 
     /// Returns the levels of the lines since the last call.
-    pub(crate) fn levels(&self) -> Vec<Level> {
-        std::mem::take(&mut *self.lines.levels.lock().unwrap())
+    #[must_use]
+    pub fn levels(&self) -> Vec<Level> {
+        std::mem::take(&mut *self.lines.levels.lock().expect("no test panics with the lock"))
     }
 }
 
@@ -48,7 +51,7 @@ impl Subscriber for Lines {
 
     fn event(&self, event: &Event<'_>) {
         if event.metadata().target().ends_with(self.module) {
-            self.levels.lock().unwrap().push(*event.metadata().level());
+            self.levels.lock().expect("no test panics with the lock").push(*event.metadata().level());
         }
     }
 

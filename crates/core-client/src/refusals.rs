@@ -13,7 +13,7 @@ const MEMORY: Duration = Duration::from_secs(30);
 
 /// Record of the last refusal of this gateway by a core.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals(Mutex<Option<(Instant, FaultCause)>>);
+pub struct Refusals(Mutex<Option<(Instant, FaultCause)>>);
 
 impl Refusals {
     /// Records the status of an answer if it refuses this gateway.
@@ -31,7 +31,8 @@ impl Refusals {
     }
 
     /// Returns the cause of the last refusal, if that was recent.
-    pub(crate) fn recent(&self) -> Option<FaultCause> {
+    #[must_use]
+    pub fn recent(&self) -> Option<FaultCause> {
         let (refused_at, cause) = (*self.0.lock())?;
         (refused_at.elapsed() < MEMORY).then_some(cause)
     }

@@ -6,8 +6,7 @@ use tonic::body::Body;
 use tower::{BoxError, service_fn};
 
 use super::*;
-use crate::core_client::CoreTransport;
-use crate::core_client::transport::named;
+use crate::{CoreTransport, transport::named};
 
 /// The core's reaction to probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,13 +19,13 @@ use tower::{BoxError, ServiceExt, util::BoxCloneSyncService};
 use super::refusals::Refusals;
 
 /// Transport of gRPC calls to the core. The all-in-one process passes the core's own service, so that no
-/// socket is needed; a separate gateway passes the result of [`connect()`](super::connect()).
+/// socket is needed; a separate gateway passes the result of [`connect()`](crate::connect()).
 pub type CoreTransport = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
 
 /// The call did not reach the core, or its answer did not return.
 #[derive(Debug, thiserror::Error)]
 #[error("transport error")]
-pub(crate) struct TransportError(#[source] BoxError);
+pub struct TransportError(#[source] BoxError);
 
 impl TransportError {
     pub(super) fn new(cause: impl Into<BoxError>) -> Self {
@@ -117,11 +117,26 @@ fn innermost<'e>(error: &'e (dyn Error + 'static)) -> &'e (dyn Error + 'static) 
     causes(error).last().unwrap_or(error)
 }
 
+/// Returns `true` if the status was made on this side. It then has a source, with any code: a connection that
+/// was cut half-way through an answer is `INTERNAL` to tonic. Or the generated client made it because the
+/// transport was not ready.
+#[must_use]
+pub fn is_transport_failure(status: &Status) -> bool {
+    status.source().is_some()
+        || status.message() == "transport error"
+        || status.message().starts_with("Service was not ready")
+}
+
 /// Returns the error, its cause, the cause of that, and so on.
 pub(super) fn causes<'e>(
     error: &'e (dyn Error + 'static),
 ) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
     successors(Some(error), |&error| error.source())
+}
+
+/// Returns `true` if an error of type `E` led to the status.
+pub(super) fn is_caused_by<E: Error + 'static>(status: &Status) -> bool {
+    causes(status).any(<dyn Error>::is::<E>)
 }
 
 /// Returns `true` if the core refuses the request itself, so that a retry would be refused too.
@@ -132,19 +147,24 @@ fn is_final_refusal(status: &Status) -> bool {
 /// Evaluates the answers to reports of one kind. The log gets one line when the core begins to refuse them,
 /// instead of one for each.
 #[derive(Debug)]
-pub(crate) struct ReportAnswers {
+pub struct ReportAnswers {
     /// Description of the refused reports for the log, and the consequence.
     reports: &'static str,
     is_refused: AtomicBool,
 }
 
 impl ReportAnswers {
-    pub(crate) const fn new(reports: &'static str) -> Self {
+    /// Returns the evaluation of reports with this description, which continues "the core refuses".
+    #[must_use]
+    pub const fn new(reports: &'static str) -> Self {
         Self { reports, is_refused: AtomicBool::new(false) }
     }
 
     /// Returns the answer to a report, or `None` if the core refuses it and would refuse it again.
-    pub(crate) fn judge<T>(&self, answer: Result<T, Status>) -> Result<Option<T>, Status> {
+    ///
+    /// # Errors
+    /// The status, if the report may be sent again.
+    pub fn judge<T>(&self, answer: Result<T, Status>) -> Result<Option<T>, Status> {
         match answer {
             Ok(answer) => {
                 self.is_refused.store(false, Ordering::Relaxed);
@@ -165,8 +185,9 @@ impl ReportAnswers {
 mod tests {
     use std::io;
 
+    use petstore_test_servers::Logged;
+
     use super::*;
-    use crate::testing::Logged;
 
     #[test]
     fn reports_that_the_core_begins_to_refuse_are_logged_once() {

@@ -5,7 +5,8 @@
 //!
 //! Four queues share the cost of a round trip by one rule, and use the same names for its parts: calls to the
 //! core (this file), decisions in Redis (`crates/rate-limit/src/redis/batch.rs`), look-ups of keys
-//! (`keys/lookups.rs`) and statements of the database (`crates/database/src/connection/batches.rs`).
+//! (`rest-gateway/src/keys/lookups.rs`), and statements of the database
+//! (`crates/database/src/connection/batches.rs`).
 //!
 //! - An entry is put into the **queue**. If its caller gives up while it is there, it is not sent.
 //! - A **batch** needs a **slot**, of which there are few. While one is free, an entry is sent at once,
@@ -45,9 +46,8 @@ use tonic::{Code, Status};
 
 use super::{
     breaker::CoreBreaker,
-    transport::{NamedTransport, TransportError},
+    transport::{NamedTransport, TransportError, is_transport_failure},
 };
-use crate::error::is_transport_failure;
 
 /// Number of slots.
 const SLOTS: usize = 2;

@@ -5,26 +5,24 @@ use futures_util::{
     future::join_all,
     stream::{BoxStream, FuturesUnordered},
 };
-use http::HeaderMap;
-use petstore_clock::{Clock, UnixMillis};
+use http::HeaderValue;
 use petstore_proto::{
     internal::v1::{
-        Answer, CallResponse, CallStatus, Plan,
+        Answer, CallResponse, CallStatus,
         batch_service_server::{BatchService, BatchServiceServer},
         call::Method,
     },
-    v1::{GetPetRequest, GetPetResponse, Pet},
+    v1::{GetPetRequest, GetPetResponse, ListOrdersRequest, Pet},
 };
 use tokio::sync::watch;
 use tonic::{Code, Request, Response};
 use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 
 use super::*;
-use crate::core_client::transport::named;
 use crate::{
-    core_client::{CoreClient, CoreTransport},
-    error::ApiError,
-    request_id::{Caller, RequestId},
+    CallError, CoreClient, CoreTransport,
+    testing::{Get, List},
+    transport::named,
 };
 
 /// Id of a pet that does not exist.
@@ -135,10 +133,8 @@ async fn id(queue: &Arc<CallQueue>, pet_id: i64) -> Result<i64, Status> {
     }
 }
 
-fn caller() -> Caller {
-    let request_id = RequestId::from_headers(&HeaderMap::new(), &Clock::manual(UnixMillis(0)).0);
-    Caller { account_id: 1, plan: Plan::Free, request_id }
-}
+/// Name of the request that calls serve.
+static REQUEST: HeaderValue = HeaderValue::from_static("request");
 
 #[tokio::test]
 async fn the_first_call_is_sent_at_once_and_later_ones_are_batched() {
@@ -317,8 +313,7 @@ async fn the_calls_of_a_lost_batch_are_retried() {
         }
     });
     let client = CoreClient::new(CoreTransport::new(flaky), None);
-    let caller = caller();
-    let calls = [1, 2, 3].map(|pet_id| client.call(GetPetRequest { pet_id }, &caller));
+    let calls = [1, 2, 3].map(|pet_id| client.call::<Get>(GetPetRequest { pet_id }, 1, &REQUEST));
     for (pet_id, answer) in (1..).zip(join_all(calls).await) {
         assert_eq!(answer.unwrap().pet.unwrap().id, pet_id);
     }
@@ -329,13 +324,14 @@ async fn the_calls_of_a_lost_batch_are_retried() {
 #[tokio::test]
 async fn an_answer_to_another_call_is_an_error() {
     let client = Core::new().client();
-    let list = petstore_proto::v1::ListPetsRequest::default();
     let wrong = CoreClient::new(
         Core::new().transport(),
         Some(Arc::new(|_| {
             async { Answer { call: 0, outcome: Some(Outcome::GetPet(GetPetResponse::default())) } }.boxed()
         })),
     );
-    assert_eq!(wrong.call(list, &caller()).await, Err(ApiError::Internal));
-    assert_eq!(client.call(GetPetRequest { pet_id: 1 }, &caller()).await.unwrap().pet.unwrap().id, 1);
+    let answer = wrong.call::<List>(ListOrdersRequest::default(), 1, &REQUEST).await;
+    assert!(matches!(answer, Err(CallError::Status(status)) if status.code() == Code::Internal));
+    let answer = client.call::<Get>(GetPetRequest { pet_id: 1 }, 1, &REQUEST).await;
+    assert_eq!(answer.unwrap().pet.unwrap().id, 1);
 }

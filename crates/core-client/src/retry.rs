@@ -1,7 +1,6 @@
 //! Deadlines of calls to the core, and retries of calls whose answer was lost.
 
 use std::{
-    error::Error,
     future::Future,
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
@@ -10,13 +9,16 @@ use std::{
 use tokio::time::{Instant, sleep, timeout};
 use tonic::{ConnectError, Request, Response, Status, TimeoutExpired};
 
-use super::{breaker::CoreNotAnswering, cores::LostCore, failure_text, transport::causes};
-use crate::error::is_transport_failure;
+use super::{
+    breaker::CoreNotAnswering,
+    cores::LostCore,
+    transport::{failure_text, is_caused_by, is_transport_failure},
+};
 
 /// Budget of retries: a fifth of the calls may be repeated, so that an outage does not double the load. A few
 /// more are allowed at first, and the budget never exceeds one burst.
 #[derive(Debug)]
-pub(crate) struct RetryBudget {
+pub struct RetryBudget {
     /// Budget in tenths of a retry.
     tenths: AtomicU32,
 }
@@ -24,11 +26,14 @@ pub(crate) struct RetryBudget {
 const PER_RETRY: u32 = 10;
 const MOST: u32 = 100 * PER_RETRY;
 
-impl RetryBudget {
-    pub(crate) const fn new() -> Self {
+/// The budget of the first calls.
+impl Default for RetryBudget {
+    fn default() -> Self {
         Self { tenths: AtomicU32::new(3 * PER_RETRY) }
     }
+}
 
+impl RetryBudget {
     /// Adds a fifth of a retry, for a call.
     fn earn(&self) {
         let earned = |tenths: u32| (tenths < MOST).then(|| tenths.saturating_add(2).min(MOST));
@@ -44,7 +49,10 @@ impl RetryBudget {
 
 /// Makes a call. It carries the deadline (`grpc-timeout`), so that the core stops working when the gateway
 /// has given up.
-pub(crate) async fn call_within<M, T, F>(
+///
+/// # Errors
+/// The status of the core, or `DEADLINE_EXCEEDED`.
+pub async fn call_within<M, T, F>(
     deadline: Duration,
     message: M,
     rpc: impl FnOnce(Request<M>) -> F,
@@ -60,7 +68,10 @@ where
 
 /// Makes the attempt, and a second one if the connection broke after the request was sent. Each attempt is
 /// passed the remaining time. Only for idempotent calls.
-pub(crate) async fn retry_once<T, F>(
+///
+/// # Errors
+/// The status of the last attempt.
+pub async fn retry_once<T, F>(
     budget: &RetryBudget,
     deadline: Instant,
     attempt: impl Fn(Duration) -> F,
@@ -98,11 +109,6 @@ fn was_lost(status: &Status) -> bool {
             && !is_caused_by::<CoreNotAnswering>(status)
 }
 
-/// Returns `true` if an error of type `E` led to the status.
-pub(super) fn is_caused_by<E: Error + 'static>(status: &Status) -> bool {
-    causes(status).any(<dyn Error>::is::<E>)
-}
-
 #[cfg(test)]
 mod tests {
     use std::{io, sync::Mutex};
@@ -128,7 +134,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_a_lost_answer_is_retried() {
-        let budget = RetryBudget::new();
+        let budget = RetryBudget::default();
         let (answer, asked) = ask(&budget, vec![Err(cut()), Ok(7)]).await;
         assert_eq!((answer.unwrap(), asked), (7, 2));
         let (answer, asked) = ask(&budget, vec![Err(cut()), Err(cut()), Ok(7)]).await;
@@ -146,7 +152,7 @@ mod tests {
     #[tokio::test]
     async fn no_attempt_begins_after_the_deadline() {
         let attempts = Mutex::new(0);
-        let answer: Result<(), _> = retry_once(&RetryBudget::new(), Instant::now(), |_| {
+        let answer: Result<(), _> = retry_once(&RetryBudget::default(), Instant::now(), |_| {
             *attempts.lock().unwrap() += 1;
             async { Err(cut()) }
         })
@@ -157,7 +163,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_fifth_of_the_calls_may_be_retried() {
-        let budget = RetryBudget::new();
+        let budget = RetryBudget::default();
         let mut asked = 0;
         for _ in 0..100 {
             asked += ask(&budget, vec![Err(cut()), Err(cut())]).await.1;

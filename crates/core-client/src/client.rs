@@ -1,25 +1,21 @@
-//! Calls on behalf of clients: their deadline, the second attempt, and the log line of a failure.
+//! Calls on behalf of accounts: their deadline and the second attempt.
 
 use std::{fmt, future::Future, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
-use http::{HeaderMap, HeaderName, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use petstore_proto::internal::v1::{Answer, Call};
 use tokio::time::{Instant, timeout_at};
-use tonic::{Code, Status, metadata::MetadataValue};
+use tonic::{Status, metadata::MetadataValue};
 
 use super::{
     batch::{CallQueue, Reply, reply},
-    breaker::{CoreBreaker, CoreNotAnswering},
-    methods::BatchedMessage,
+    breaker::CoreBreaker,
+    method::BatchedMethod,
     permits::{Overloaded, Permits},
-    retry::{RetryBudget, is_caused_by, retry_once},
+    retry::{RetryBudget, retry_once},
     traced::{self, TracedTransport},
-    transport::{CoreTransport, failure_text},
-};
-use crate::{
-    error::{ApiError, is_transport_failure},
-    request_id::Caller,
+    transport::{CoreTransport, failure_text, is_transport_failure},
 };
 
 /// Time that a call to the core may take.
@@ -28,8 +24,22 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// Makes calls to a core in the same process, without a network message.
 pub type InProcessCalls = Arc<dyn Fn(Call) -> BoxFuture<'static, Answer> + Send + Sync>;
 
-/// Calls the core.
-pub(crate) struct CoreClient {
+/// Reason why a call has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// The call was not made, because it would have waited too long for others.
+    #[error("too many calls wait for the core")]
+    Overloaded,
+    /// The deadline passed.
+    #[error("the core did not answer in time")]
+    DeadlineExceeded,
+    /// The core refused the call or failed, or its answer was lost.
+    #[error("{}", failure_text(.0))]
+    Status(#[source] Status),
+}
+
+/// Client of the core for calls on behalf of accounts.
+pub struct CoreClient {
     transport: TracedTransport,
     route: Route,
     reads: Arc<Permits>,
@@ -46,7 +56,8 @@ enum Route {
 impl CoreClient {
     /// Creates a client of a core. If it is `in_process`, frequent calls are made directly, and only the
     /// others go over `transport`.
-    pub(crate) fn new(transport: CoreTransport, in_process: Option<InProcessCalls>) -> Self {
+    #[must_use]
+    pub fn new(transport: CoreTransport, in_process: Option<InProcessCalls>) -> Self {
         let traced = TracedTransport::from(transport);
         let route = in_process.map_or_else(
             || Route::Batches(CallQueue::new(traced.untraced(), Arc::clone(traced.breaker()))),
@@ -57,57 +68,65 @@ impl CoreClient {
             route,
             reads: Arc::default(),
             writes: Arc::default(),
-            retries: RetryBudget::new(),
+            retries: RetryBudget::default(),
         }
     }
 
     /// Returns the transport, for clients of other services.
-    pub(crate) fn transport(&self) -> &TracedTransport {
+    #[must_use]
+    pub const fn transport(&self) -> &TracedTransport {
         &self.transport
     }
 
     /// Returns the breaker, which decides if the core is called at all.
-    pub(crate) fn breaker(&self) -> &Arc<CoreBreaker> {
+    #[must_use]
+    pub const fn breaker(&self) -> &Arc<CoreBreaker> {
         self.transport.breaker()
     }
 
     /// Returns the budget of second attempts.
-    pub(crate) fn retries(&self) -> &RetryBudget {
+    #[must_use]
+    pub const fn retries(&self) -> &RetryBudget {
         &self.retries
     }
 
-    /// Calls the core on behalf of `caller`, in a batch with other waiting calls. Otherwise behaves as
+    /// Calls the core on behalf of an account, in a batch with other waiting calls. Otherwise behaves as
     /// [`call_alone`].
-    pub(crate) async fn call<M: BatchedMessage>(
+    ///
+    /// # Errors
+    /// [`CallError`], also if the account has too many calls.
+    pub async fn call<M: BatchedMethod>(
         &self,
-        message: M,
-        caller: &Caller,
-    ) -> Result<M::Response, ApiError> {
+        request: M::Request,
+        account_id: i64,
+        request_id: &HeaderValue,
+    ) -> Result<M::Response, CallError> {
         let deadline = Instant::now() + DEADLINE;
         let permits = if M::IS_WRITE { &self.writes } else { &self.reads };
-        let permit = permits.acquire(caller.account_id)?;
+        let permit = permits.acquire(account_id).map_err(|Overloaded| CallError::Overloaded)?;
         let attempts = pin!(async {
             let _permit = permit.await;
-            retry_once(&self.retries, deadline, |_| self.attempt(message.clone(), caller, deadline)).await
+            let attempt = |_| self.attempt::<M>(request.clone(), request_id, deadline);
+            retry_once(&self.retries, deadline, attempt).await
         });
-        within(deadline, attempts, caller).await
+        within(deadline, attempts).await
     }
 
-    async fn attempt<M: BatchedMessage>(
+    async fn attempt<M: BatchedMethod>(
         &self,
-        message: M,
-        caller: &Caller,
+        request: M::Request,
+        request_id: &HeaderValue,
         deadline: Instant,
     ) -> Result<M::Response, Status> {
         let reply = {
-            let span = traced::span(M::METHOD);
+            let span = traced::span(M::NAME);
             let mut trace = HeaderMap::new();
             span.write(&mut trace);
             let call = Call {
-                request_id: caller.request_id.as_str().to_owned(),
+                request_id: request_id.to_str().unwrap_or_default().to_owned(),
                 traceparent: traceparent(&trace),
                 timeout_ms: 0,
-                method: Some(message.into_method()),
+                method: Some(M::into_call(request)),
             };
             let reply = self.route.call(call, deadline).await;
             match &reply {
@@ -147,92 +166,42 @@ fn traceparent(trace: &HeaderMap) -> String {
     value.unwrap_or_default().to_owned()
 }
 
-/// Calls the core on behalf of `caller`. The deadline holds even if the core does not keep to it. If the
-/// answer is lost, the call is made once more, so `rpc` must be idempotent. A failure is logged here, once.
-pub(crate) async fn call_alone<M, T, F>(
+/// Calls the core outside of batches, with the name of the request that the call serves. The deadline holds
+/// even if the core does not keep to it. If the answer is lost, the call is made once more, so `rpc` must be
+/// idempotent.
+///
+/// # Errors
+/// [`CallError`], which is not logged here.
+pub async fn call_alone<M, T, F>(
     message: M,
-    caller: &Caller,
+    request_id: &HeaderValue,
     retries: &RetryBudget,
     rpc: impl Fn(tonic::Request<M>) -> F,
-) -> Result<T, ApiError>
+) -> Result<T, CallError>
 where
     M: Clone,
     F: Future<Output = Result<tonic::Response<T>, Status>>,
 {
     let deadline = Instant::now() + DEADLINE;
-    let attempts = retry_once(retries, deadline, |left| rpc(request(message.clone(), caller, left)));
-    within(deadline, attempts, caller).await.map(tonic::Response::into_inner)
-}
-
-impl From<Overloaded> for ApiError {
-    fn from(Overloaded: Overloaded) -> Self {
-        Self::Overloaded { retry_after: None }
-    }
+    let attempts = retry_once(retries, deadline, |left| rpc(request(message.clone(), request_id, left)));
+    within(deadline, attempts).await.map(tonic::Response::into_inner)
 }
 
 async fn within<T>(
     deadline: Instant,
     attempts: impl Future<Output = Result<T, Status>>,
-    caller: &Caller,
-) -> Result<T, ApiError> {
-    match timeout_at(deadline, attempts).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(status)) => {
-            let error = ApiError::from(&status);
-            log(&error, &status, caller);
-            Err(error)
-        }
-        Err(_) => {
-            tracing::warn!(
-                request_id = caller.request_id.as_str(),
-                account_id = caller.account_id,
-                "the core did not answer in time"
-            );
-            Err(ApiError::DeadlineExceeded)
-        }
-    }
+) -> Result<T, CallError> {
+    timeout_at(deadline, attempts).await.map_err(|_| CallError::DeadlineExceeded)?.map_err(CallError::Status)
 }
+
 /// Returns a request with the remaining time and the request id.
-fn request<M>(message: M, caller: &Caller, left: Duration) -> tonic::Request<M> {
+fn request<M>(message: M, request_id: &HeaderValue, left: Duration) -> tonic::Request<M> {
     let mut request = tonic::Request::new(message);
     request.set_timeout(left);
-    if let Ok(request_id) = MetadataValue::try_from(caller.request_id.as_header().as_bytes()) {
+    if let Ok(request_id) = MetadataValue::try_from(request_id.as_bytes()) {
         request.metadata_mut().insert("x-request-id", request_id);
     }
     request
-}
-
-/// Logs a failure. A client's mistake concerns only that client (debug), an outage may pass (warn), and a
-/// fault of the service needs an operator (error).
-fn log(error: &ApiError, status: &Status, caller: &Caller) {
-    let (request_id, account_id) = (caller.request_id.as_str(), caller.account_id);
-    let (code, grpc_status) = (error.reason().code().name, status.code());
-    match error.status() {
-        StatusCode::INTERNAL_SERVER_ERROR => {
-            let error = failure_text(status);
-            tracing::error!(request_id, account_id, code, ?grpc_status, error, "a call to the core failed");
-        }
-        // The breaker has logged this already, once for all requests.
-        _ if is_caused_by::<CoreNotAnswering>(status) => {
-            tracing::debug!(request_id, account_id, code, "the core does not answer");
-        }
-        // The transport has logged this already, once a minute and with the core's address.
-        _ if status.code() == Code::Unauthenticated => {
-            tracing::debug!(request_id, account_id, code, "the core refuses this gateway");
-        }
-        http if http.is_server_error() => {
-            let error = failure_text(status);
-            tracing::warn!(request_id, account_id, code, ?grpc_status, error, "the core is not available");
-        }
-        _ => tracing::debug!(
-            request_id,
-            account_id,
-            code,
-            ?grpc_status,
-            "the core refused a call: {}",
-            status.message()
-        ),
-    }
 }
 
 #[cfg(test)]
@@ -246,39 +215,18 @@ mod tests {
     };
 
     use futures_util::{FutureExt, future::join_all};
-    use petstore_clock::{Clock, UnixMillis};
     use petstore_proto::{
-        internal::v1::{Plan, answer::Outcome},
+        internal::v1::answer::Outcome,
         v1::{GetPetRequest, GetPetResponse},
     };
     use tonic::Response;
     use tower::{BoxError, service_fn};
 
     use super::*;
-    use crate::{core_client::permits::MAX_OF_ACCOUNT, request_id::RequestId, testing::Logged};
+    use crate::{permits::MAX_OF_ACCOUNT, testing::Get};
 
-    fn caller() -> Caller {
-        let named = HeaderMap::from_iter([("x-request-id".parse().unwrap(), "abcdefgh".parse().unwrap())]);
-        let request_id = RequestId::from_headers(&named, &Clock::manual(UnixMillis(0)).0);
-        Caller { account_id: 1, plan: Plan::Free, request_id }
-    }
-
-    #[test]
-    fn only_a_fault_of_the_service_is_logged_as_an_error() {
-        let logged = Logged::of("core_client::client");
-        let mut not_answering = Status::unavailable("");
-        not_answering.set_source(Arc::new(CoreNotAnswering));
-        for (status, level) in [
-            (Status::internal("a fault"), tracing::Level::ERROR),
-            (Status::unavailable("busy"), tracing::Level::WARN),
-            (not_answering, tracing::Level::DEBUG),
-            (Status::unauthenticated("not this core's"), tracing::Level::DEBUG),
-            (Status::not_found("no such pet"), tracing::Level::DEBUG),
-        ] {
-            log(&ApiError::from(&status), &status, &caller());
-            assert_eq!(logged.levels(), [level], "{status:?}");
-        }
-    }
+    /// Name of the request that calls serve.
+    static REQUEST: HeaderValue = HeaderValue::from_static("abcdefgh");
 
     #[tokio::test]
     async fn the_calls_of_an_account_in_flight_are_bounded() {
@@ -299,8 +247,8 @@ mod tests {
             Err::<http::Response<tonic::body::Body>, BoxError>("no core here".into())
         });
         let client = CoreClient::new(CoreTransport::new(away), Some(calls));
-        let caller = caller();
-        let answers = join_all((0..1_000).map(|_| client.call(GetPetRequest { pet_id: 1 }, &caller))).await;
+        let call = |_| client.call::<Get>(GetPetRequest { pet_id: 1 }, 1, &REQUEST);
+        let answers = join_all((0..1_000).map(call)).await;
         assert!(answers.iter().all(Result::is_ok));
         assert_eq!(most.1.load(Ordering::Relaxed), MAX_OF_ACCOUNT);
     }
@@ -321,9 +269,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_attempt_carries_the_remaining_time_and_the_request_id() {
-        let caller = caller();
         let seen = Mutex::new(Vec::new());
-        let answer: Result<(), _> = call_alone((), &caller, &RetryBudget::new(), |request| {
+        let answer: Result<(), _> = call_alone((), &REQUEST, &RetryBudget::default(), |request| {
             let field = |name| request.metadata().get(name).unwrap().to_str().unwrap().to_owned();
             assert_eq!(field("x-request-id"), "abcdefgh");
             let first = seen.lock().unwrap().is_empty();

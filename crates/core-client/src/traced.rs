@@ -21,7 +21,7 @@ use super::{
 /// Transport whose calls are spans of the request that they belong to, and are given up while the breaker is
 /// open. Clones share the breaker and the record of refusals.
 #[derive(Clone, Debug)]
-pub(crate) struct TracedTransport {
+pub struct TracedTransport {
     core: NamedTransport,
     breaker: Arc<CoreBreaker>,
     refusals: Arc<Refusals>,
@@ -29,12 +29,14 @@ pub(crate) struct TracedTransport {
 
 impl TracedTransport {
     /// Returns the breaker, which decides if calls are made at all.
-    pub(crate) fn breaker(&self) -> &Arc<CoreBreaker> {
+    #[must_use]
+    pub const fn breaker(&self) -> &Arc<CoreBreaker> {
         &self.breaker
     }
 
     /// Returns the record of refusals of this gateway by cores.
-    pub(crate) fn refusals(&self) -> &Refusals {
+    #[must_use]
+    pub fn refusals(&self) -> &Refusals {
         &self.refusals
     }
 
@@ -107,7 +109,7 @@ mod tests {
     use tower::{BoxError, service_fn};
 
     use super::*;
-    use crate::error::ApiError;
+    use crate::is_transport_failure;
 
     #[tokio::test]
     async fn an_answer_of_a_proxy_is_an_outage() {
@@ -119,6 +121,6 @@ mod tests {
         let mut client = PetStoreClient::new(TracedTransport::from(CoreTransport::new(proxy)));
         #[expect(deprecated, reason = "any call will do")]
         let status = client.get_pet(GetPetRequest { pet_id: 1 }).await.unwrap_err();
-        assert!(matches!(ApiError::from(&status), ApiError::Unavailable { .. }), "{status:?}");
+        assert!(is_transport_failure(&status), "{status:?}");
     }
 }

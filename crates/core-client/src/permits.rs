@@ -1,7 +1,7 @@
 //! Permits of calls in flight. Reads and writes have separate permits, and accounts share them fairly: one
 //! account's waiting writes delay neither the reads nor the writes of others.
 //!
-//! A call that would wait too long is refused at once (docs/contract.md, 10.7). The expected wait is the
+//! A call that would wait too long is refused at once. The expected wait is the
 //! number of turns until the call has its own, times the mean time between two permits. Otherwise an
 //! overloaded core would serve only calls that have waited until shortly before their deadline.
 
@@ -10,7 +10,7 @@ use std::{collections::HashMap, future::pending, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::{sync::oneshot, time::Instant};
 
-use crate::fair_queue::FairQueue;
+use super::fair_queue::FairQueue;
 
 /// Maximum number of calls of one kind in flight; more wait. Calls of both kinds fit onto one connection to a
 /// core, even if each is in a separate batch.

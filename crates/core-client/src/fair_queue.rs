@@ -8,7 +8,7 @@ use std::{
 /// Round-robin queue. The items of one sender keep their order, and an item waits for at most one item of
 /// every other sender before it is its sender's turn.
 #[derive(Debug)]
-pub(crate) struct FairQueue<S, T> {
+pub struct FairQueue<S, T> {
     by_sender: HashMap<S, VecDeque<T>>,
     /// Senders with at least one item, each once. The next turn is in front.
     turns: VecDeque<S>,
@@ -22,7 +22,8 @@ impl<S, T> Default for FairQueue<S, T> {
 }
 
 impl<S: Copy + Eq + Hash, T> FairQueue<S, T> {
-    pub(crate) fn push(&mut self, sender: S, item: T) {
+    /// Adds an item of the sender.
+    pub fn push(&mut self, sender: S, item: T) {
         let items = self.by_sender.entry(sender).or_default();
         if items.is_empty() {
             self.turns.push_back(sender);
@@ -32,7 +33,7 @@ impl<S: Copy + Eq + Hash, T> FairQueue<S, T> {
     }
 
     /// Removes the next item of a sender that may have its turn now. The other senders keep their positions.
-    pub(crate) fn pop(&mut self, may_have_turn: impl Fn(S) -> bool) -> Option<T> {
+    pub fn pop(&mut self, may_have_turn: impl Fn(S) -> bool) -> Option<T> {
         let place = self.turns.iter().position(|sender| may_have_turn(*sender))?;
         let sender = self.turns.remove(place)?;
         let items = self.by_sender.get_mut(&sender)?;
@@ -48,7 +49,8 @@ impl<S: Copy + Eq + Hash, T> FairQueue<S, T> {
 
     /// Returns the number of turns until a new item of the sender has had its own. Later items of senders
     /// with fewer may still come before it.
-    pub(crate) fn turns_until_served(&self, sender: S) -> usize {
+    #[must_use]
+    pub fn turns_until_served(&self, sender: S) -> usize {
         let (own, others) = match self.by_sender.get(&sender) {
             Some(items) => (items.len(), self.turns.len() - 1),
             None => (0, self.turns.len()),
@@ -57,11 +59,15 @@ impl<S: Copy + Eq + Hash, T> FairQueue<S, T> {
         rounds.saturating_mul(others + 1).min(self.len + 1)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Returns `true` if there are no items.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// Returns the number of items of all senders.
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.len
     }
 }

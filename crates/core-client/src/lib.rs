@@ -1,0 +1,75 @@
+//! Calls to a gRPC service, the core, in the same process or across a network: their transport, their
+//! deadlines, and the handling of lost answers and of a core that does not answer.
+//!
+//! # Promises
+//!
+//! - **Deadlines.** A call of [`CoreClient`] ends within 5 s, and carries the remaining time to the core.
+//! - **Retries.** A call whose answer was lost is made once more, if the budget of retries allows it. So only
+//!   idempotent methods are called.
+//! - **Batches.** Calls of a [`BatchedMethod`] that wait at the same time are sent in one message. A call is
+//!   sent at once if none is in flight, and a slow one delays no other.
+//! - **Fairness.** Accounts take turns: the waiting calls of one account delay those of others by one turn.
+//! - **Several cores.** [`connect()`] leads each call to the core with the fewest calls in flight. A core
+//!   that does not answer gets no calls until it answers a probe.
+//!
+//! # Failures
+//!
+//! [`CallError`] is the one error of a call. While no core answers probes, calls fail at once
+//! ([`CoreNotAnswering`]). A call that would wait for more than a second is [`CallError::Overloaded`].
+//! [`is_transport_failure`] distinguishes a status that was made on this side from one of the core, and
+//! [`failure_text`] is its cause in one line, for logs.
+//!
+//! # Example
+//!
+//! ```
+//! use http::HeaderValue;
+//! use petstore_core_client::{
+//!     CallError, CoreAddress, CoreTransport, RetryBudget, TracedTransport, call_alone,
+//! };
+//! use petstore_proto::internal::v1::{GetUsageRequest, usage_service_client::UsageServiceClient};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let urls = vec!["http://127.0.0.1:1".to_owned()]; // no core listens there
+//! let address = CoreAddress { urls, tls: None, token: None };
+//! let core: CoreTransport = petstore_core_client::connect(address).expect("a valid URL");
+//! let client = UsageServiceClient::new(TracedTransport::from(core));
+//!
+//! let request_id = HeaderValue::from_static("request-1");
+//! let question = GetUsageRequest { account_id: 7, ..GetUsageRequest::default() };
+//! let answer = call_alone(question, &request_id, &RetryBudget::default(), |question| {
+//!     let mut client = client.clone();
+//!     async move { client.get_usage(question).await }
+//! });
+//! assert!(matches!(answer.await, Err(CallError::Status(_))));
+//! # }
+//! ```
+
+mod batch;
+mod breaker;
+mod client;
+mod coalesced;
+mod connect;
+mod cores;
+mod fair_queue;
+mod method;
+mod permits;
+mod refusals;
+mod retry;
+#[cfg(test)]
+mod testing;
+mod traced;
+mod transport;
+
+pub use self::{
+    breaker::{CoreBreaker, CoreNotAnswering},
+    client::{CallError, CoreClient, InProcessCalls, call_alone},
+    connect::{CoreTls, InvalidCoreAddress},
+    cores::{CoreAddress, connect},
+    fair_queue::FairQueue,
+    method::BatchedMethod,
+    refusals::Refusals,
+    retry::{RetryBudget, call_within, retry_once},
+    traced::TracedTransport,
+    transport::{CoreTransport, ReportAnswers, TransportError, failure_text, is_transport_failure},
+};
