@@ -71,6 +71,6 @@ fn dispatch(verb: Verb) -> Result<(), CliError> {
         Verb::Health(settings) => health::run(&settings),
         Verb::Completions(settings) => shell::completions(&settings, Cli::command()),
         Verb::Man(settings) => shell::man(&settings, Cli::command()),
-        Verb::Openapi => Ok(output::print(&format!("{:#}\n", petstore_gateway::openapi()))?),
+        Verb::Openapi => Ok(output::print(&format!("{:#}\n", petstore_gateway::openapi::document()))?),
     }
 }

@@ -7,13 +7,14 @@
 //! by one in which they can be tried. The other pages are plain HTML: topics are sections of `docs/api.md`,
 //! and the pages about errors are made from `docs/errors.md` and the table of codes.
 
-mod admin_page;
 mod error_pages;
 mod html;
 mod reference;
 #[cfg(test)]
 mod tests;
 mod topics;
+
+use std::sync::{Arc, OnceLock};
 
 use axum::{
     Router,
@@ -24,15 +25,17 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use html::HtmlPage;
 use petstore_proto::v1::ErrorReason;
+pub use reference::operations;
 
 use crate::{
+    embedded,
     error::page_path,
     openapi,
-    representation::{Representation, embedded, strict},
+    representation::{Representation, strict},
 };
 
-/// Parts of the pages, below `/docs/assets/`.
-const ASSETS: &[(&str, &str)] = &embedded!("docs/assets/":
+/// Parts of the pages, below `/docs/assets/`, by name, with their content.
+pub const ASSETS: &[(&str, &str)] = &embedded!("docs/assets/":
     "docs.css" "icon.svg" "theme.js" "main.mjs" "answer.mjs" "api-key.mjs" "contents.mjs" "document.mjs"
     "element.mjs" "json-text.mjs" "operation.mjs" "rate-limit.mjs" "request.mjs" "response.mjs" "samples.mjs"
     "schema.mjs" "search.mjs" "try-it.mjs");
@@ -44,9 +47,29 @@ const ALLOW: (HeaderName, HeaderValue) = (header::ALLOW, HeaderValue::from_stati
 /// (301 and 308 are kept by browsers), because the path may serve another page in future.
 const TO_DOCS: (HeaderName, HeaderValue) = (header::LOCATION, HeaderValue::from_static("/docs"));
 
-/// Serves every path of the documentation, and redirects `/` to it. An unknown path below `/docs` is a 404
-/// page rather than an Error body, because a person reads it.
-pub(crate) fn routes<S>() -> Router<S>
+/// Page that another part of the program adds. It is made on the first request for it.
+#[derive(Clone, Copy, Debug)]
+pub struct DocsPage {
+    /// Path, below `/docs/`.
+    pub path: &'static str,
+    /// Title, as plain text.
+    pub title: &'static str,
+    /// Summary in one line, as plain text.
+    pub description: &'static str,
+    /// Function that makes its content: the `<main>` element and the navigation beside it, as HTML.
+    pub main: fn() -> String,
+}
+
+impl DocsPage {
+    fn representation(self) -> Representation {
+        let Self { title, description, main, .. } = self;
+        Representation::html(StatusCode::OK, HtmlPage { title, description, main: &main() }.render())
+    }
+}
+
+/// Serves every path of the documentation and of the `further` pages, and redirects `/` to it. An unknown
+/// path below `/docs` is a 404 page rather than an Error body, because a person reads it.
+pub(crate) fn routes<S>(further: &[DocsPage]) -> Router<S>
 where
     S: Clone + Send + Sync + 'static,
 {
@@ -69,8 +92,12 @@ where
         let methods = get(async move |headers: HeaderMap| resource.page(&headers));
         router = router.route(&path, only_get(methods));
     }
-    let admin_page = get(async |headers: HeaderMap| admin_page::PAGE.page(&headers));
-    router = router.route(admin_page::PATH, only_get(admin_page));
+    for &page in further {
+        let made = Arc::<OnceLock<Representation>>::default();
+        let methods =
+            get(async move |headers: HeaderMap| made.get_or_init(|| page.representation()).page(&headers));
+        router = router.route(page.path, only_get(methods));
+    }
     for path in ["/", "/docs/"] {
         let methods = get(async || strict((StatusCode::FOUND, AppendHeaders([TO_DOCS])).into_response()));
         router = router.route(path, only_get(methods));
@@ -109,7 +136,7 @@ fn resources() -> Vec<(String, Representation)> {
     // The search finds operations in the OpenAPI document.
     let index =
         Representation::new(StatusCode::OK, "application/json; charset=utf-8", html::search_index(&pages));
-    pages[0].1 = home(&reference::sections(&openapi::document(), "/v1"));
+    pages[0].1 = home(&reference::operations(&openapi::document(), "/v1"));
     let mut resources: Vec<_> =
         pages.into_iter().map(|(path, html)| (path, Representation::html(StatusCode::OK, html))).collect();
     resources.push(("/docs/assets/search.json".to_owned(), index));

@@ -23,7 +23,8 @@ errors! {
     /// Reason for an Error body in place of the requested answer. `Display` is the body's `message`, which is
     /// safe for a client. Causes are logged where the error is made.
     #[derive(Debug, PartialEq, thiserror::Error)]
-    pub(crate) enum ApiError {
+    #[expect(missing_docs, reason = "the text of each error says what it means")]
+    pub enum ApiError {
         #[error("the request must carry exactly one Host field with a host name or address")]
         InvalidHost => R::InvalidRequest,
         #[error("the body does not match what its header fields announce")]
@@ -117,7 +118,9 @@ errors! {
 }
 
 impl ApiError {
-    pub(crate) fn status(&self) -> StatusCode {
+    /// Returns the status of the response.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
         self.reason().code().http
     }
 

@@ -24,7 +24,11 @@ use crate::error::ApiError;
 const MAX_DEPTH: usize = 64;
 
 /// Returns the members of a body that has to be a JSON object, with their values.
-pub(crate) fn strict_members(body: &[u8]) -> Result<Vec<(String, Value)>, ApiError> {
+///
+/// # Errors
+///
+/// If it is not strict JSON: a name occurs twice, it is nested too deep, or a text is not Unicode.
+pub fn strict_members(body: &[u8]) -> Result<Vec<(String, Value)>, ApiError> {
     object(body)?.into_values()
 }
 
@@ -43,7 +47,7 @@ fn to_value(raw: &RawValue) -> Result<Value, ApiError> {
 }
 
 /// Returns an answer with a JSON body.
-pub(crate) fn json_response(status: StatusCode, body: impl Into<Bytes>) -> Response {
+pub fn json_response(status: StatusCode, body: impl Into<Bytes>) -> Response {
     let mut response = Response::new(body.into().into());
     *response.status_mut() = status;
     response.headers_mut().reserve(16); // most answers have that many fields

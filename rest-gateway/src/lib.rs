@@ -3,35 +3,31 @@
 //! A request passes `petstore-http-server` (sockets) → `pipeline` (admission, and the header fields of every
 //! answer) → `routes` (one handler per operation) → the core, over gRPC. Its answer returns the same way.
 
-mod admin;
+mod administration;
 pub mod bulk;
-mod console;
 mod core_calls;
 mod cors;
-mod docs;
+pub mod docs;
 mod error;
 mod gateway;
 mod json;
 pub mod keys;
 mod metrics;
-mod openapi;
+pub mod openapi;
 mod operation;
 mod pipeline;
-mod representation;
-mod request_body;
+pub mod representation;
+pub mod request_body;
 mod request_id;
 mod routes;
 mod usage;
 
-pub use admin::{admin_of, admin_reason, answer_operator, call_admin, check_operators_head, with_whole_body};
-pub use console::{HEALTH as CONSOLE_HEALTH, ProcessHealth, admin_router, refuse_foreign_pages};
 pub use cors::CorsOrigin;
-pub use error::error_response;
+pub use error::{ApiError, error_response};
 pub use gateway::{Gateway, GatewayOptions};
-pub use openapi::document as openapi;
+pub use json::{json_response, strict_members};
+pub use pipeline::check_head;
+pub use request_id::X_REQUEST_ID;
 pub use routes::RestApp;
 #[cfg(feature = "fuzzing")]
-pub use {
-    admin::fuzz_requests,
-    routes::{FuzzedQuery, fuzz_creation_key, fuzz_query},
-};
+pub use routes::{FuzzedQuery, fuzz_creation_key, fuzz_query};

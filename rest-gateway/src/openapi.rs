@@ -51,7 +51,8 @@ pub fn document() -> Value {
 }
 
 /// Returns the schemas of bodies by their names, such as `Usage`.
-pub(crate) fn schemas() -> Value {
+#[must_use]
+pub fn schemas() -> Value {
     document()["components"]["schemas"].take()
 }
 
@@ -71,7 +72,8 @@ pub(crate) fn error_examples() -> Map<String, Value> {
 }
 
 /// Returns a reference to a component, such as `reference("schemas", "Pet")`.
-pub(crate) fn reference(kind: &str, name: &str) -> Value {
+#[must_use]
+pub fn reference(kind: &str, name: &str) -> Value {
     json!({ "$ref": format!("#/components/{kind}/{name}") })
 }
 

@@ -32,8 +32,9 @@ use petstore_telemetry::{
 };
 use tokio::{select, time::Instant};
 
+pub use self::head::check as check_head;
+pub(crate) use self::rate_limit::limit_status;
 use self::{authenticate::authenticate, rate_limit::Admission};
-pub(crate) use self::{head::check as check_head, rate_limit::limit_status};
 use crate::{
     cors,
     error::ApiError,

@@ -22,7 +22,7 @@ use http::{
 
 /// Body, its media type, and the status that it is answered with. Clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Representation {
+pub struct Representation {
     status: StatusCode,
     media_type: HeaderValue,
     plain: Encoded,
@@ -39,7 +39,9 @@ struct Encoded {
 }
 
 impl Representation {
-    pub(crate) fn new(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Self {
+    /// Creates the content. `media_type` must be a field value.
+    #[must_use]
+    pub fn new(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Self {
         let body = body.into();
         let hash = content_hash(&body);
         let gzip = gzipped(&body)
@@ -54,12 +56,14 @@ impl Representation {
     }
 
     /// Returns a page.
-    pub(crate) fn html(status: StatusCode, body: String) -> Self {
+    #[must_use]
+    pub fn html(status: StatusCode, body: String) -> Self {
         Self::new(status, "text/html; charset=utf-8", body)
     }
 
     /// Returns an embedded file, whose media type its name shows.
-    pub(crate) fn asset(name: &str, content: &'static str) -> Self {
+    #[must_use]
+    pub fn asset(name: &str, content: &'static str) -> Self {
         let media_type = match name.rsplit('.').next() {
             Some("css") => "text/css; charset=utf-8",
             Some("svg") => "image/svg+xml; charset=utf-8",
@@ -71,7 +75,8 @@ impl Representation {
     /// Returns the body, compressed if the client accepts it. If the status is 200 and the client has the
     /// body, the answer is 304. With another status, the body replaces that of another resource and has no
     /// tag.
-    pub(crate) fn answer(&self, request: &HeaderMap) -> Response {
+    #[must_use]
+    pub fn answer(&self, request: &HeaderMap) -> Response {
         let gzip = self.gzip.as_ref().filter(|_| takes_gzip(request));
         let chosen = gzip.unwrap_or(&self.plain);
         let has_tag = self.status == StatusCode::OK;
@@ -94,7 +99,8 @@ impl Representation {
     }
 
     /// Returns the answer with the header fields of every page.
-    pub(crate) fn page(&self, request: &HeaderMap) -> Response {
+    #[must_use]
+    pub fn page(&self, request: &HeaderMap) -> Response {
         strict(self.answer(request))
     }
 }
@@ -170,19 +176,19 @@ const ON_EVERY_ANSWER: [(HeaderName, HeaderValue); 6] = [
 ];
 
 /// Returns the response with the header fields of every answer.
-pub(crate) fn strict(mut response: Response) -> Response {
+#[must_use]
+pub fn strict(mut response: Response) -> Response {
     response.headers_mut().extend(ON_EVERY_ANSWER);
     response
 }
 
-/// Embeds files of a folder: the name and content of each.
+/// Embeds files of a folder beside the file that uses it: the name and content of each.
+#[macro_export]
 macro_rules! embedded {
     ($folder:literal: $($name:literal)*) => {
         [$(($name, include_str!(concat!($folder, $name)))),*]
     };
 }
-pub(crate) use embedded;
-
 #[cfg(test)]
 mod tests {
     use std::io::Read;

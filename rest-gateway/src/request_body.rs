@@ -12,14 +12,22 @@ use tokio::time::timeout;
 use crate::error::ApiError;
 
 /// Returns the body of a request that is JSON.
-pub(crate) async fn read_json(request: Request) -> Result<Bytes, ApiError> {
+///
+/// # Errors
+///
+/// If it is declared as anything else, or cannot be [read].
+pub async fn read_json(request: Request) -> Result<Bytes, ApiError> {
     let (parts, body) = request.into_parts();
     check_type(&parts.headers)?;
     read(body).await
 }
 
 /// Returns the whole body: at most 64 KiB, which must arrive within 5 s.
-pub(crate) async fn read(body: Body) -> Result<Bytes, ApiError> {
+///
+/// # Errors
+///
+/// If it is too large, too late or breaks off.
+pub async fn read(body: Body) -> Result<Bytes, ApiError> {
     const MAX_LEN: usize = 64 * 1024;
     // With a Content-Length, the lower bound is known before a byte has been read.
     if body.size_hint().lower() > MAX_LEN as u64 {

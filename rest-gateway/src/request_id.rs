@@ -8,7 +8,7 @@ use petstore_proto::internal::v1::Plan;
 use uuid::Uuid;
 
 /// Header field, and the name of the metadata that the core sees.
-pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Name of one request.
 #[derive(Clone, Debug)]

@@ -23,7 +23,7 @@ use petstore_rate_limit::LimitStatus;
 use tower::ServiceExt;
 
 use crate::{
-    docs,
+    docs::{self, DocsPage},
     error::ApiError,
     gateway::{Gateway, GatewayState},
     json::{json_response, usage::usage_body},
@@ -51,9 +51,11 @@ pub struct RestApp {
     pages: Router,
 }
 
-impl From<Gateway> for RestApp {
-    fn from(gateway: Gateway) -> Self {
-        let pages = docs::routes().route("/openapi.json", openapi::route());
+impl RestApp {
+    /// Creates the app. Its documentation has the `further` pages too.
+    #[must_use]
+    pub fn new(gateway: &Gateway, further: &[DocsPage]) -> Self {
+        let pages = docs::routes(further).route("/openapi.json", openapi::route());
         Self { gateway: Arc::clone(gateway.state()), pages: pages.fallback(async || ApiError::RouteNotFound) }
     }
 }

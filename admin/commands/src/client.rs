@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use clap::Subcommand;
+use petstore_admin_web::{admin_reason, call_admin};
 use petstore_command_line::output::{self, Column, OutputSettings, PrintError, sentence, table};
 use petstore_core_client::CoreTransport;
-use petstore_gateway::{admin_reason, call_admin};
 use petstore_proto::admin::v1::AdminErrorReason;
 use petstore_settings::InvalidSetting;
 use serde_json::{Value, json};

@@ -2,12 +2,13 @@
 
 use std::{error::Error as _, io, path::PathBuf};
 
+use petstore_admin_web::admin_reason;
 use petstore_command_line::{
     RuntimeError,
     output::{Declined, PrintError},
 };
+use petstore_core_client::failure_text;
 use petstore_database::OpenError;
-use petstore_gateway::{admin_reason, core_client::failure_text};
 use petstore_settings::InvalidSetting;
 use tonic::{Code, Status};
 

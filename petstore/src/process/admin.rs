@@ -19,12 +19,13 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{any, get},
 };
+use petstore_admin_web::{
+    CONSOLE_HEALTH, ProcessHealth, admin_of, admin_router, answer_operator, check_operators_head,
+    refuse_foreign_pages, with_whole_body,
+};
 use petstore_core::store::Store;
 use petstore_core_client::CoreTransport;
-use petstore_gateway::{
-    CONSOLE_HEALTH, Gateway, ProcessHealth, admin_of, admin_router, answer_operator, check_operators_head,
-    error_response, refuse_foreign_pages, with_whole_body,
-};
+use petstore_gateway::{Gateway, error_response};
 use petstore_settings::HostName;
 use petstore_telemetry::{
     logs,

@@ -4,6 +4,7 @@ use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use parking_lot::RwLock;
+use petstore_admin_web::DOCS_PAGE;
 use petstore_clock::Clock;
 use petstore_command_line::partial_file::folder_of;
 use petstore_core::{
@@ -63,7 +64,7 @@ impl Process {
         }
         let server = Server {
             certificate: None,
-            app: Arc::new(RestApp::from(gateway.clone())),
+            app: Arc::new(RestApp::new(&gateway, &[DOCS_PAGE])),
             limits: ServerLimits { idle: settings.keep_alive_timeout, ..self.limits() },
             slots: ConnectionSlots::new(self.connection_limits.rest, self.connection_limits.rest_per_address)
                 .exempting(settings.trusted_proxies()),

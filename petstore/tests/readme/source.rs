@@ -8,8 +8,9 @@ use std::{
 use crate::files;
 
 /// Crates, whose code is in `src` below.
-pub(crate) const CRATES: [&str; 20] = [
+pub(crate) const CRATES: [&str; 21] = [
     "admin/commands",
+    "admin/web",
     "core-service",
     "crates/api-key",
     "crates/client-address",

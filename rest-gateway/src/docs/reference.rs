@@ -6,8 +6,10 @@ use serde_json::{Map, Value};
 
 use super::html::{escaped, prose};
 
-/// Returns a section for each operation. Paths are shown below `base`.
-pub(super) fn sections(document: &Value, base: &str) -> String {
+/// Returns the operations of an OpenAPI document as HTML, with a section for each. Paths are shown below
+/// `base`.
+#[must_use]
+pub fn operations(document: &Value, base: &str) -> String {
     let mut sections = String::new();
     for (path, methods) in fields(&document["paths"]) {
         for (method, operation) in fields(methods) {

@@ -8,7 +8,11 @@ use crate::{error::ApiError, request_body::check_transfer_coding};
 
 /// Refuses a target or header fields that are too large, a request that does not name its host once (RFC 9112
 /// §3.2, RFC 9113 §8.3.1), and unknown transfer codings.
-pub(crate) fn check(request: &Parts) -> Result<(), ApiError> {
+///
+/// # Errors
+///
+/// The refusal.
+pub fn check(request: &Parts) -> Result<(), ApiError> {
     // RFC 9110 §4.1 recommends at least 8000 bytes.
     if target_len(request) > 8 * 1024 {
         return Err(ApiError::UriTooLong);

@@ -53,7 +53,7 @@ impl Answer {
 }
 
 fn gateway(cors_origins: &[&str]) -> RestApp {
-    RestApp::from(without_core(cors_origins))
+    RestApp::new(&without_core(cors_origins), &[])
 }
 
 fn without_core(cors_origins: &[&str]) -> Gateway {

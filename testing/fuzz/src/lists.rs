@@ -73,7 +73,7 @@ pub(crate) fn query(input: &[u8]) {
     ] {
         assert!(fault.is_none_or(|fault| fault.starts_with(name)), "{fault:?}");
     }
-    for (name, request) in petstore_gateway::fuzz_requests(written, b"") {
+    for (name, request) in petstore_admin_web::fuzz_requests(written, b"") {
         let fault = request.err();
         assert!(fault.is_none_or(|fault| !fault.is_empty()), "{name} has a fault without a text");
     }

@@ -57,7 +57,7 @@ pub(crate) fn json_body(input: &[u8]) {
             assert!(refusal.message.len() < 400, "{refusal}");
         }
     }
-    for (name, request) in petstore_gateway::fuzz_requests("", input) {
+    for (name, request) in petstore_admin_web::fuzz_requests("", input) {
         match request {
             Ok(message) => {
                 let sent = message.encode_to_vec();

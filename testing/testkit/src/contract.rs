@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::Answer;
 
-static DOCUMENT: LazyLock<Value> = LazyLock::new(petstore_gateway::openapi);
+static DOCUMENT: LazyLock<Value> = LazyLock::new(petstore_gateway::openapi::document);
 
 /// Checks an answer of the REST port: its status, header fields and body must match the document's operation.
 ///

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use petstore_gateway::openapi::{self, reference};
 use prost_reflect::{FieldDescriptor, FileDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value, json};
 
@@ -9,7 +10,6 @@ use super::{
     json as message_json,
     method::{self, AdminMethod, Binding},
 };
-use crate::openapi::{self, reference};
 
 /// Returns the whole document, OpenAPI 3.1: `openapi.json` with the operations and schemas of the service.
 pub(crate) fn document() -> Value {

@@ -13,12 +13,12 @@ use axum::{
 };
 use http::{HeaderMap, Method, StatusCode, header};
 use petstore_api_key::OperatorToken;
-use petstore_clock::Clock;
+use petstore_core_client::CoreTransport;
+use petstore_gateway::Gateway;
 use serde_json::{Value, json};
-use tower::ServiceExt;
+use tower::{ServiceExt, service_fn};
 
 use super::console;
-use crate::metrics::{Figures, Metrics};
 
 const TOKEN: &str = "pet_op_0123456789abcdefghijABCDEFGHIJ012345";
 
@@ -69,8 +69,11 @@ struct Browser {
     cookie: Option<String>,
 }
 
-fn figures() -> Arc<Figures> {
-    Arc::new(Figures::new(&Metrics::default(), Clock::system()))
+/// Returns a gateway whose core is not called.
+fn gateway() -> Gateway {
+    crate::testing::gateway(CoreTransport::new(service_fn(async |_| {
+        Err::<http::Response<_>, _>("no core".into())
+    })))
 }
 
 struct Answer {
@@ -94,7 +97,7 @@ impl Browser {
         let sessions = OpenSessions::default();
         let shared = Arc::clone(&sessions);
         let api = Router::new().fallback(async move |request| admin_api(Arc::clone(&shared), request).await);
-        Self { console: console(api, figures()), sessions, cookie: None }
+        Self { console: console(api, gateway()), sessions, cookie: None }
     }
 
     async fn sends(&self, method: &str, path: &str, fields: &[(&str, &str)], body: &str) -> Answer {
@@ -392,7 +395,7 @@ async fn signing_out_fails_visibly_if_the_session_could_not_be_ended() {
     for status in [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS, StatusCode::FORBIDDEN] {
         let away = Router::new().fallback(async move || (status, "{}"));
         let cookie = format!("petstore-console9090={}", OperatorToken::generate_session().expose());
-        let browser = Browser { console: console(away, figures()), cookie: Some(cookie), ..Browser::new() };
+        let browser = Browser { console: console(away, gateway()), cookie: Some(cookie), ..Browser::new() };
         let out = browser.asks("DELETE", "/console/session", "").await;
         assert_eq!(out.status, status.as_u16());
         assert!(out.set_cookie().unwrap().contains("Max-Age=0"), "the browser forgets it all the same");
@@ -414,7 +417,7 @@ async fn the_figures_of_the_gateway_are_for_operators() {
 
     let away = Router::new().fallback(async || (StatusCode::SERVICE_UNAVAILABLE, "{}"));
     let cookie = format!("petstore-console9090={}", OperatorToken::generate_session().expose());
-    let browser = Browser { console: console(away, figures()), cookie: Some(cookie), ..Browser::new() };
+    let browser = Browser { console: console(away, gateway()), cookie: Some(cookie), ..Browser::new() };
     let health = browser.asks("GET", "/console/health", "").await;
     assert_eq!(health.json()["requests"]["inFlight"], 0, "they are there while the core is away");
 }

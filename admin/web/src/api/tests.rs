@@ -8,11 +8,8 @@ use std::{
 use axum::body::{Body, to_bytes};
 use http::{Request, Response};
 use http_body_util::BodyExt;
-use petstore_api_key::Environment;
-use petstore_clock::Clock;
 use petstore_core_client::CoreTransport;
 use petstore_proto::admin::v1 as admin;
-use petstore_rate_limit::InProcessLimiter;
 use prost::Message;
 use serde_json::{Value, json};
 use tonic::{Code, Status};
@@ -20,7 +17,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 use tower::{BoxError, ServiceExt, service_fn};
 
 use super::*;
-use crate::GatewayOptions;
+use crate::testing::gateway;
 
 /// Calls as the core received them: path, header fields and message.
 type Calls = Arc<Mutex<Vec<(String, HeaderMap, Vec<u8>)>>>;
@@ -51,10 +48,7 @@ impl ApiUnderTest {
             })
         };
         let core = CoreTransport::new(core.map_err(|never| -> BoxError { match never {} }));
-        let settings = GatewayOptions::new(Environment::Production);
-        let (clock, _) = Clock::manual(petstore_clock::UnixMillis(1_795_200_000_000));
-        let limiter = Arc::new(InProcessLimiter::new(clock.clone()));
-        let state = AdminState::new(&Gateway::new(settings, core, None, limiter, clock));
+        let state = AdminState::new(&gateway(core));
         Self { router: api(Arc::new(state)), calls }
     }
 

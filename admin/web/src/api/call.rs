@@ -9,8 +9,8 @@ use axum::extract::ConnectInfo;
 use bytes::Buf;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION};
 use petstore_api_key::{ApiKey, bearer};
-use petstore_client_address::TrustedProxies;
 use petstore_core_client::{CoreTransport, TracedTransport};
+use petstore_gateway::{Gateway, X_REQUEST_ID};
 use prost_reflect::{DynamicMessage, MessageDescriptor, Value};
 use serde_json::Value as Json;
 use tokio::time::timeout;
@@ -28,7 +28,6 @@ use super::{
     error::{AdminError, in_json_names},
     method::AdminMethod,
 };
-use crate::request_id::X_REQUEST_ID;
 
 /// Maximum duration of a call.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -68,9 +67,9 @@ impl Credentials {
 }
 
 /// Returns the address that a request came from. Only a router that is called without a socket has no peer.
-pub(super) fn client(headers: &HeaderMap, extensions: &Extensions, proxies: &TrustedProxies) -> IpAddr {
+pub(super) fn client(gateway: &Gateway, headers: &HeaderMap, extensions: &Extensions) -> IpAddr {
     let peer = extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip());
-    proxies.client_ip(peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), headers)
+    gateway.client_of(peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), headers)
 }
 
 impl CallRecord {

@@ -2,11 +2,11 @@
 //! enumerations as words (`PLAN_FREE` is `free`), as on the public interface.
 
 use petstore_clock::{Timestamp, format_timestamp, parse_duration, parse_timestamp};
+use petstore_gateway::strict_members;
 use prost_reflect::{DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, ReflectMessage, Value};
 use serde_json::{Map, Value as Json, json};
 
 use super::error::AdminError;
-use crate::json::strict_members;
 
 const TIMESTAMP: &str = "google.protobuf.Timestamp";
 const DURATION: &str = "google.protobuf.Duration";

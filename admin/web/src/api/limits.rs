@@ -8,9 +8,9 @@ use axum::{
     response::Response,
 };
 use http::{Method, StatusCode};
-use petstore_clock::UnixMillis;
+use petstore_gateway::ApiError;
 use petstore_proto::admin::v1::{Account, AdminErrorReason, GetAccountResponse, GetKeyResponse, Limits};
-use petstore_rate_limit::{LimitKey, Quota};
+use petstore_rate_limit::Quota;
 use prost_reflect::{DynamicMessage, Value};
 use serde_json::Value as Json;
 
@@ -21,7 +21,6 @@ use super::{
     finished, in_path,
     method::{AdminMethod, Binding},
 };
-use crate::{error::ApiError, json::usage::limit_status, pipeline};
 
 pub(super) const PATH: &str = "/admin/v1/accounts/{account}/limits";
 
@@ -62,7 +61,6 @@ async fn status(
     let answer = state.call(&get_account, &find_account, credentials, record).await?;
     let answer: GetAccountResponse = answer.transcode_to().map_err(|_| ApiError::Internal)?;
     let Account { id: account_id, limits, .. } = answer.account.ok_or(ApiError::Internal)?;
-    let gateway = &state.gateway;
     let status = if find_key.has_field_by_name("key_id") {
         let answer = state.call(&method("GetKey")?, &find_key, credentials, record).await?;
         let answer: GetKeyResponse = answer.transcode_to().map_err(|_| ApiError::Internal)?;
@@ -72,13 +70,12 @@ async fn status(
             let reason = AdminErrorReason::KeyNotFound;
             return Err(AdminError::Refused { reason, message, retry_after: None });
         }
-        let key = gateway.keys.find(&key.id).await.map_err(ApiError::from)?;
-        pipeline::limit_status(gateway, &key).await
+        state.gateway.key_limits(&key.id).await
     } else {
         let quota = limits.as_ref().and_then(quota).ok_or(ApiError::Internal)?;
-        gateway.limiter.inspect(&LimitKey::Account(account_id), quota, UnixMillis(0)).await
+        state.gateway.account_limits(account_id, quota).await
     };
-    Ok(Json::Object(limit_status(&status.map_err(ApiError::from)?)).to_string())
+    Ok(Json::Object(status?).to_string())
 }
 
 fn method(name: &str) -> Result<AdminMethod, ApiError> {

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use http::{Method, StatusCode, uri::PathAndQuery};
 use percent_encoding::percent_decode_str;
+use petstore_gateway::ApiError;
 use petstore_proto::FILE_DESCRIPTOR_SET;
 use prost_reflect::{
     DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, MethodDescriptor,
@@ -15,7 +16,6 @@ use super::{
     error::{self, AdminError},
     json,
 };
-use crate::error::ApiError;
 
 const SERVICE: &str = "petstore.admin.v1.AdminService";
 

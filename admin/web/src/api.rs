@@ -27,6 +27,9 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body::Body as _;
 use petstore_core_client::{CoreTransport, TracedTransport};
+use petstore_gateway::{
+    ApiError, Gateway, X_REQUEST_ID, check_head, json_response, representation::Representation, request_body,
+};
 use petstore_proto::admin::v1::{AdminErrorReason, GetCurrentOperatorResponse, Role};
 use petstore_telemetry::abandoned::caller_has_left;
 use prost_reflect::DynamicMessage;
@@ -39,15 +42,6 @@ use self::{
     error::AdminError,
     method::{AdminMethod, Binding},
 };
-use crate::{
-    error::ApiError,
-    gateway::{Gateway, GatewayState},
-    json::json_response,
-    pipeline::check_head,
-    representation::Representation,
-    request_body,
-    request_id::{RequestId, X_REQUEST_ID},
-};
 
 /// Maximum number of concurrent calls of operators. Others wait, because they share the connection to the
 /// core with clients.
@@ -56,7 +50,7 @@ const MAX_CALLS: usize = 32;
 /// State that the handlers share.
 #[derive(Debug)]
 pub(crate) struct AdminState {
-    gateway: Arc<GatewayState>,
+    gateway: Gateway,
     calls: Semaphore,
 }
 
@@ -108,14 +102,13 @@ fn refuse_others(handlers: MethodRouter<Arc<AdminState>>, allow: String) -> Meth
 /// Answers a request of an operator: names it, and writes one line of the log when `next` has answered it.
 /// Everything that can refuse the request belongs in `next`.
 pub async fn answer_operator(gateway: &Gateway, mut request: Request, next: Next) -> Response {
-    let GatewayState { clock, settings, .. } = &**gateway.state();
-    let request_id = RequestId::from_headers(request.headers(), clock);
-    request.headers_mut().insert(X_REQUEST_ID, request_id.as_header().clone());
-    let client = client(request.headers(), request.extensions(), &settings.trusted_proxies);
+    let request_id = gateway.name_request(request.headers());
+    request.headers_mut().insert(X_REQUEST_ID, request_id.clone());
+    let client = client(gateway, request.headers(), request.extensions());
     let is_of_api = request.uri().path().starts_with("/admin/");
     let http_method = request.method().clone();
     let mut response = next.run(request).await;
-    response.headers_mut().insert(X_REQUEST_ID, request_id.as_header().clone());
+    response.headers_mut().insert(X_REQUEST_ID, request_id.clone());
     let record: Option<CallRecord> = response.extensions_mut().remove();
     // Pages and assets of the console leave no line.
     if is_of_api || record.is_some() || response.status().as_u16() >= 400 {
@@ -128,7 +121,7 @@ pub async fn answer_operator(gateway: &Gateway, mut request: Request, next: Next
             status = response.status().as_u16(),
             client = %client.to_canonical(),
             client_left = caller_has_left().then_some(true),
-            request_id = request_id.as_str(),
+            request_id = request_id.to_str().unwrap_or_default(), // always ASCII
             "answered an operator"
         );
     }
@@ -226,7 +219,7 @@ pub async fn admin_of(core: CoreTransport, headers: &HeaderMap, peer: IpAddr) ->
 
 impl AdminState {
     pub(crate) fn new(gateway: &Gateway) -> Self {
-        Self { gateway: Arc::clone(gateway.state()), calls: Semaphore::new(MAX_CALLS) }
+        Self { gateway: gateway.clone(), calls: Semaphore::new(MAX_CALLS) }
     }
 
     /// Returns the operator's token, which the core will judge, and the address that the request came from.
@@ -235,7 +228,7 @@ impl AdminState {
         headers: &HeaderMap,
         extensions: &http::Extensions,
     ) -> Result<Credentials, AdminError> {
-        Credentials::read(headers, client(headers, extensions, &self.gateway.settings.trusted_proxies))
+        Credentials::read(headers, client(&self.gateway, headers, extensions))
     }
 
     /// Calls the method for the operator.
@@ -249,6 +242,6 @@ impl AdminState {
         record.note(method, message);
         let permit = timeout(CALL_TIMEOUT, self.calls.acquire()).await;
         let _permit = permit.map_err(|_| ApiError::DeadlineExceeded)?; // it is never closed
-        call(self.gateway.core.transport(), method, message, credentials, record).await
+        call(self.gateway.core(), method, message, credentials, record).await
     }
 }

@@ -29,18 +29,15 @@ use axum::{
 };
 use cookie::{MAX_SESSIONS, SessionCookie};
 use petstore_api_key::OperatorToken;
+use petstore_gateway::{
+    Gateway, docs, embedded, error_response, json_response,
+    representation::{Representation, strict},
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use crate::{
-    admin::{self, AdminState, CallRecord},
-    error::error_response,
-    gateway::Gateway,
-    json::json_response,
-    metrics::Figures,
-    representation::{Representation, embedded, strict},
-};
+use crate::api::{self, AdminState, CallRecord};
 
 /// Path of the admin API.
 const API: &str = "/admin/v1/";
@@ -55,7 +52,7 @@ const PRIVATE: [(HeaderName, HeaderValue); 2] = [
 struct Console {
     /// Serves `/admin/v1/…`, and requires the token of an operator or of a session.
     admin_api: Router,
-    figures: Arc<Figures>,
+    gateway: Gateway,
 }
 
 /// Health of the process in the form of `/readyz`, as an extension of requests to [`HEALTH`].
@@ -70,18 +67,18 @@ pub const HEALTH: &str = "/console/health";
 /// them. Each request needs the address of its peer (`axum::extract::ConnectInfo<SocketAddr>`), and passes
 /// through [`answer_operator`](crate::answer_operator) first. One to [`HEALTH`] also has a [`ProcessHealth`].
 pub fn admin_router(gateway: &Gateway) -> Router {
-    let api = admin::api(Arc::new(AdminState::new(gateway)));
-    console(api.clone(), Arc::clone(&gateway.state().figures)).merge(api)
+    let api = api::api(Arc::new(AdminState::new(gateway)));
+    console(api.clone(), gateway.clone()).merge(api)
 }
 
 /// Returns the console in front of an admin API, which is a router that serves `/admin/v1/…`.
-fn console(admin_api: Router, figures: Arc<Figures>) -> Router {
+fn console(admin_api: Router, gateway: Gateway) -> Router {
     Router::new()
         .route(HEALTH, get(health))
         .route("/console/session", post(sign_in).merge(delete(sign_out)))
         .route("/console/api/{*path}", any(forward))
         .layer(middleware::from_fn(refuse_other_origins))
-        .with_state(Console { admin_api, figures })
+        .with_state(Console { admin_api, gateway })
         .merge(pages())
         .method_not_allowed_fallback(async || {
             refuse(
@@ -182,7 +179,7 @@ async fn health(State(console): State<Console>, request: Request) -> Response {
         Err(refusal) => refusal,
     };
     if verdict.status().is_success() || verdict.status().is_server_error() {
-        body["requests"] = console.figures.body();
+        body["requests"] = console.gateway.figures();
     }
     (PRIVATE, json_response(StatusCode::OK, body.to_string())).into_response()
 }
@@ -373,14 +370,13 @@ const PAGES: [&str; 9] = [
 const TO_CONSOLE: AppendHeaders<[(HeaderName, HeaderValue); 1]> =
     AppendHeaders([(LOCATION, HeaderValue::from_static("/console"))]);
 
-/// Files that the pages share with the documentation, and their own.
-const ASSETS: [&[(&str, &str)]; 2] = [
-    &embedded!("docs/assets/": "docs.css" "icon.svg" "theme.js" "element.mjs"),
-    &embedded!("console/assets/":
-        "console.css" "main.mjs" "api.mjs" "chart.mjs" "dialog.mjs" "format.mjs" "session.mjs" "view.mjs"
-        "overview.mjs" "accounts.mjs" "account.mjs" "keys.mjs" "key.mjs" "refusals.mjs" "audit.mjs"
-        "operators.mjs"),
-];
+/// Files that the pages share with the documentation.
+const SHARED_ASSETS: [&str; 4] = ["docs.css", "icon.svg", "theme.js", "element.mjs"];
+
+const ASSETS: &[(&str, &str)] = &embedded!("console/assets/":
+    "console.css" "main.mjs" "api.mjs" "chart.mjs" "dialog.mjs" "format.mjs" "session.mjs" "view.mjs"
+    "overview.mjs" "accounts.mjs" "account.mjs" "keys.mjs" "key.mjs" "refusals.mjs" "audit.mjs"
+    "operators.mjs");
 
 /// Serves every page and asset. Other paths below `/console` are pages too, with status 404, and `/` leads to
 /// the console.
@@ -392,7 +388,8 @@ fn pages() -> Router {
     for path in PAGES {
         router = serve(router, path, page.clone());
     }
-    for (name, content) in ASSETS.into_iter().flatten() {
+    let shared = docs::ASSETS.iter().filter(|(name, _)| SHARED_ASSETS.contains(name));
+    for (name, content) in shared.chain(ASSETS) {
         router = serve(router, &format!("/console/assets/{name}"), Representation::asset(name, content));
     }
     for path in ["/", "/console/"] {

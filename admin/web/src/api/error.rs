@@ -7,11 +7,11 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use petstore_api_key::redact;
 use petstore_clock::whole_secs;
+use petstore_core_client::failure_text;
+use petstore_gateway::{ApiError, error_response};
 use petstore_proto::{ERROR_DOMAIN, admin::v1::AdminErrorReason};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
-
-use crate::error::{ApiError, error_response};
 
 /// Reason for an Error body in place of the requested answer.
 #[derive(Debug, thiserror::Error)]
@@ -53,8 +53,13 @@ impl From<&Status> for AdminError {
                     *message = in_json;
                 }
                 if error.status().is_server_error() {
-                    let error = petstore_core_client::failure_text(status);
-                    tracing::warn!(?code, error, "a call of the admin service failed");
+                    let error = failure_text(status);
+                    tracing::warn!(
+                        target: "petstore_gateway::admin",
+                        ?code,
+                        error,
+                        "a call of the admin service failed"
+                    );
                 }
                 error.into()
             }
