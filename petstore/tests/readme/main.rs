@@ -8,6 +8,7 @@
 use std::{fs, path::Path};
 
 mod budgets;
+mod crates;
 mod descriptor;
 mod language;
 mod performance;

@@ -1,0 +1,125 @@
+//! Rules about the crates: which may depend on which, and how each is compiled.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+use crate::{ROOT, read, source::CRATES};
+
+/// Folders of the mission. The binary is the only one of them that knows the administration.
+const MISSION: [&str; 5] = ["core-service", "migrations", "petstore/settings", "rest-gateway", "."];
+
+/// Packages that only the crates in these folders may use, beside tests.
+const RESTRICTED: &[(&str, &[&str])] = &[
+    ("axum", &["admin/web", "crates/http-server", "petstore", "rest-gateway"]),
+    ("petstore-admin-commands", &["petstore", "testing/fuzz"]),
+    ("petstore-admin-web", &["admin/commands", "petstore", "testing/fuzz"]),
+    (
+        "petstore-core",
+        &["admin/commands", "petstore", "petstore/settings", "testing/fuzz", "testing/testkit"],
+    ),
+    ("petstore-migrations", &["core-service"]),
+    ("petstore-settings", &["admin/commands", "petstore", "testing/testkit"]),
+    ("redis", &["crates/rate-limit"]),
+    ("sea-orm", &["core-service", "crates/database", "migrations"]),
+];
+
+/// Returns the name of a section of a manifest with each of its lines.
+fn lines(manifest: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut section = "";
+    manifest.lines().filter_map(move |line| {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            section = name;
+        }
+        (!line.is_empty()).then_some((section, line))
+    })
+}
+
+/// Returns the packages that the code of a crate uses, without those of its tests and its build script.
+fn dependencies(folder: &str) -> BTreeSet<String> {
+    let manifest = read(&format!("{folder}/Cargo.toml"));
+    let names = lines(&manifest).filter(|(section, _)| *section == "dependencies");
+    names.filter_map(|(_, line)| Some(line.split_once(['.', ' ', '='])?.0.to_owned())).collect()
+}
+
+/// Returns the folder of each crate by the name of its package.
+fn folders() -> BTreeMap<String, &'static str> {
+    let named = |folder| {
+        let manifest = read(&format!("{folder}/Cargo.toml"));
+        let mut lines = lines(&manifest).filter(|(section, _)| *section == "package");
+        let name = lines.find_map(|(_, line)| line.strip_prefix("name = \"")?.strip_suffix('"')).unwrap();
+        (name.to_owned(), folder)
+    };
+    CRATES.into_iter().chain(["."]).map(named).collect()
+}
+
+/// Returns each crate that a crate uses, as a pair of folders.
+fn edges() -> Vec<(&'static str, &'static str)> {
+    let folders = folders();
+    let used = |folder| {
+        let used = dependencies(folder).into_iter().filter_map(|name| folders.get(&name).copied());
+        used.map(move |used| (folder, used)).collect::<Vec<_>>()
+    };
+    let edges: Vec<_> = CRATES.into_iter().chain(["."]).flat_map(used).collect();
+    assert!(edges.len() > 40, "only {} were found", edges.len());
+    edges
+}
+
+/// Returns the folders of crates that a member of the workspace stands for, such as `crates/*`.
+fn matching(member: &str) -> Vec<String> {
+    let Some(folder) = member.strip_suffix("/*") else { return vec![member.to_owned()] };
+    let entries = fs::read_dir(Path::new(ROOT).join(folder)).unwrap();
+    let crates = entries.map(Result::unwrap).filter(|entry| entry.path().join("Cargo.toml").exists());
+    crates.map(|entry| format!("{folder}/{}", entry.file_name().into_string().unwrap())).collect()
+}
+
+#[test]
+fn every_member_of_the_workspace_is_checked() {
+    let manifest = read("Cargo.toml");
+    let (_, members) = manifest.split_once("members = [").unwrap();
+    let members = members.split(']').next().unwrap().split('"').skip(1).step_by(2);
+    let members: BTreeSet<_> = members.flat_map(matching).collect();
+    assert_eq!(members, CRATES.into_iter().map(str::to_owned).collect());
+}
+
+#[test]
+fn engines_use_no_crate_above_them() {
+    for (user, used) in edges() {
+        // A batch carries the messages of the methods that may be called in it.
+        let carries_messages = (user, used) == ("crates/core-client", ".");
+        let is_above = !used.starts_with("crates/") && !carries_messages;
+        assert!(!user.starts_with("crates/") || !is_above, "{user} uses {used}");
+    }
+}
+
+#[test]
+fn the_mission_does_not_know_the_administration() {
+    for (user, used) in edges() {
+        assert!(!MISSION.contains(&user) || !used.starts_with("admin/"), "{user} uses {used}");
+    }
+}
+
+#[test]
+fn only_the_crates_that_may_use_a_restricted_package_do() {
+    for folder in CRATES {
+        let used = dependencies(folder);
+        for (package, users) in RESTRICTED.iter().filter(|(package, _)| used.contains(*package)) {
+            assert!(users.contains(&folder), "{folder} uses {package}");
+        }
+    }
+}
+
+#[test]
+fn every_part_of_the_service_checks_for_overflows_in_a_release() {
+    let manifest = read("Cargo.toml");
+    for (name, folder) in folders() {
+        let is_checked = folder.contains('/') && !folder.starts_with("testing/")
+            || ["core-service", "rest-gateway"].contains(&folder);
+        let section = format!("profile.release.package.{name}");
+        let checks = lines(&manifest).any(|line| line == (&section, "overflow-checks = true"));
+        assert_eq!(checks, is_checked, "{folder}: [{section}] overflow-checks");
+    }
+}
