@@ -9,9 +9,9 @@ use std::{sync::Arc, time::Duration};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use petstore_clock::whole_secs;
-use petstore_core_client::is_transport_failure;
+use petstore_core_client::{is_transport_failure, named_reason};
 use petstore_proto::{
-    ERROR_DOMAIN, Retry, errors,
+    Retry, errors,
     v1::{ErrorReason, ErrorReason as R},
 };
 use petstore_rate_limit::{BanCause, Decision, LimiterUnavailable, Outcome};
@@ -227,8 +227,10 @@ const fn challenge(reason: ErrorReason) -> Option<&'static str> {
     }
 }
 
-/// Maps a status by its reason if it names one of this service. Otherwise the status is mapped by its code,
-/// and its message is not used, because it may come from a proxy between the gateway and the core.
+/// Maps a status by its reason if it names one that the core may give. Otherwise the status is mapped by its
+/// code, and its message is not used, because it may come from a proxy between the gateway and the core.
+/// Other reasons are decided here, from what only HTTP can express. In particular a 429 is never passed on,
+/// because its header fields would not agree with it.
 impl From<&Status> for ApiError {
     fn from(status: &Status) -> Self {
         let retry_after = status.get_details_retry_info().and_then(|info| info.retry_delay);
@@ -272,19 +274,6 @@ impl From<&Status> for ApiError {
             },
         }
     }
-}
-
-/// Returns the reason in the status's `ErrorInfo` (AIP-193), if the core may give it. Other reasons are
-/// decided here, from what only HTTP can express. In particular a 429 is never passed on, because its header
-/// fields would not agree with it.
-fn named_reason(status: &Status) -> Option<ErrorReason> {
-    let info = status.get_details_error_info().filter(|info| info.domain == ERROR_DOMAIN)?;
-    ErrorReason::named(&info.reason).filter(|reason| reason.code().grpc.is_some())
-}
-
-/// Returns `true` if the core says that its store is unavailable.
-pub(crate) fn is_unavailable(status: &Status) -> bool {
-    named_reason(status) == Some(ErrorReason::Unavailable)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use petstore_api_key::Environment;
 use petstore_client_address::TrustedProxies;
 use petstore_clock::Clock;
 use petstore_core_client::{CoreClient, CoreTransport, InProcessCalls};
+use petstore_key_cache::KeyResolver;
 use petstore_rate_limit::RateLimiter;
 use petstore_telemetry::{
     metrics::Collectors,
@@ -15,8 +16,9 @@ use petstore_telemetry::{
 };
 
 use crate::{
+    core_calls::METHODS,
     cors::CorsOrigin,
-    keys::KeyResolver,
+    early_reads::AccountReads,
     metrics::{Figures, Metrics},
     usage::UsageCounter,
 };
@@ -63,6 +65,7 @@ pub(crate) struct GatewayState {
     pub(crate) clock: Clock,
     pub(crate) limiter: Arc<dyn RateLimiter>,
     pub(crate) keys: KeyResolver,
+    pub(crate) early_reads: AccountReads,
     pub(crate) core: CoreClient,
     pub(crate) metrics: Metrics,
     pub(crate) figures: Arc<Figures>,
@@ -82,9 +85,12 @@ impl Gateway {
     ) -> Self {
         let core = CoreClient::new(core, in_process);
         let metrics = Metrics::default();
+        let named = Arc::clone(&limiter);
+        let name_limiter = move |installation: &str| named.set_installation(installation);
         Self(Arc::new(GatewayState {
             settings,
-            keys: KeyResolver::new(core.transport().clone(), Arc::clone(&limiter), clock.clone()),
+            keys: KeyResolver::new(core.transport().clone(), &METHODS, name_limiter, clock.clone()),
+            early_reads: AccountReads::default(),
             limiter,
             usage: Arc::new(UsageCounter::new(core.transport().clone(), clock.clone())),
             core,

@@ -1,11 +1,11 @@
 //! Metrics of requests and of the limiter's decisions. Keys and connections are counted in their own modules:
-//! [`keys`](crate::keys) and `petstore-http-server`.
+//! `petstore-key-cache` and `petstore-http-server`.
 
 mod figures;
 
 use std::time::Duration;
 
-use petstore_proto::v1::ErrorReason;
+use petstore_proto::{internal::v1::Plan, v1::ErrorReason};
 use petstore_rate_limit::{Decision, LimitKey, LimiterUnavailable, Outcome, Scope, WindowView};
 use petstore_telemetry::metrics;
 use petstore_telemetry::metrics::{
@@ -13,10 +13,7 @@ use petstore_telemetry::metrics::{
 };
 
 pub(crate) use self::figures::Figures;
-use crate::{
-    keys::{Plan, plan_word},
-    operation::Operation,
-};
+use crate::operation::Operation;
 
 metrics! {
     /// Metrics of one gateway.
@@ -128,6 +125,17 @@ impl Metrics {
                 }
             }
         }
+    }
+}
+
+/// Returns the name of the plan; `None` if it is of a newer core.
+pub(crate) const fn plan_word(plan: Plan) -> Option<&'static str> {
+    match plan {
+        Plan::Free => Some("free"),
+        Plan::Pro => Some("pro"),
+        Plan::Business => Some("business"),
+        Plan::Enterprise => Some("enterprise"),
+        Plan::Unspecified => None,
     }
 }
 

@@ -25,6 +25,7 @@ use axum::{extract::Request, response::Response};
 use futures_util::FutureExt;
 use http::request::Parts;
 use petstore_client_address::ClientAddress;
+use petstore_key_cache::{KnownKey, UnusableKey};
 use petstore_rate_limit::{Decision, LimitStatus};
 use petstore_telemetry::{
     metrics::GaugeGuard,
@@ -37,9 +38,9 @@ pub(crate) use self::rate_limit::limit_status;
 use self::{authenticate::authenticate, rate_limit::Admission};
 use crate::{
     cors,
+    early_reads::EarlyRead,
     error::ApiError,
     gateway::GatewayState,
-    keys::{EarlyRead, KnownKey, UnusableKey},
     operation::{Access, Id, Operation, is_versioned},
     request_id::{Caller, RequestId},
 };
@@ -178,7 +179,7 @@ impl Identity {
     fn early_caller(&self, gateway: &GatewayState, context: &RequestContext) -> Option<(Caller, EarlyRead)> {
         match self {
             Self::Key(Ok(key)) if gateway.limiter.is_remote() && context.operation.is_read() => {
-                key.early_reads.begin().map(|early| (context.caller(key), early))
+                gateway.early_reads.of(key.account_id).begin().map(|early| (context.caller(key), early))
             }
             _ => None,
         }

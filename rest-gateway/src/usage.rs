@@ -11,6 +11,7 @@ use petstore_clock::{Clock, Day, Minute};
 use petstore_core_client::{
     ReportAnswers, RetryBudget, TracedTransport, call_alone, call_within, failure_text,
 };
+use petstore_key_cache::KnownKey;
 use petstore_proto::internal::v1::{GetUsageRequest, UsageDay, usage_service_client::UsageServiceClient};
 use petstore_telemetry::metrics::{Collectors, IntCounter, counter};
 use tokio::time::sleep;
@@ -20,7 +21,6 @@ pub(crate) use self::refusals::{RefusedBy, RefusedRequest, Who};
 use crate::{
     core_calls::explain,
     error::ApiError,
-    keys::KnownKey,
     request_id::{Caller, RequestId, uuid_v7},
 };
 
@@ -171,12 +171,12 @@ mod tests {
 
     use http::{Response, StatusCode};
     use petstore_core_client::CoreTransport;
+    use petstore_proto::internal::v1::Plan;
     use petstore_rate_limit::Quota;
     use tonic::{Code, Status, body::Body};
     use tower::{BoxError, ServiceExt, service_fn};
 
     use super::*;
-    use crate::keys::Plan;
 
     fn key() -> Arc<KnownKey> {
         let quota = Quota { per_minute: 60, per_day: 1_000 };

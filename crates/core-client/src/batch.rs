@@ -5,7 +5,7 @@
 //!
 //! Four queues share the cost of a round trip by one rule, and use the same names for its parts: calls to the
 //! core (this file), decisions in Redis (`crates/rate-limit/src/redis/batch.rs`), look-ups of keys
-//! (`rest-gateway/src/keys/lookups.rs`), and statements of the database
+//! (`crates/key-cache/src/lookups.rs`), and statements of the database
 //! (`crates/database/src/connection/batches.rs`).
 //!
 //! - An entry is put into the **queue**. If its caller gives up while it is there, it is not sent.

@@ -71,5 +71,7 @@ pub use self::{
     refusals::Refusals,
     retry::{RetryBudget, call_within, retry_once},
     traced::TracedTransport,
-    transport::{CoreTransport, ReportAnswers, TransportError, failure_text, is_transport_failure},
+    transport::{
+        CoreTransport, ReportAnswers, TransportError, failure_text, is_transport_failure, named_reason,
+    },
 };

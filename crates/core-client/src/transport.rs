@@ -13,7 +13,9 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Full;
+use petstore_proto::{ERROR_DOMAIN, v1::ErrorReason};
 use tonic::{Code, Status, body::Body};
+use tonic_types::StatusExt;
 use tower::{BoxError, ServiceExt, util::BoxCloneSyncService};
 
 use super::refusals::Refusals;
@@ -137,6 +139,14 @@ pub(super) fn causes<'e>(
 /// Returns `true` if an error of type `E` led to the status.
 pub(super) fn is_caused_by<E: Error + 'static>(status: &Status) -> bool {
     causes(status).any(<dyn Error>::is::<E>)
+}
+
+/// Returns the reason in the status's `ErrorInfo` (AIP-193), if the core may give it. Other reasons are the
+/// caller's own.
+#[must_use]
+pub fn named_reason(status: &Status) -> Option<ErrorReason> {
+    let info = status.get_details_error_info().filter(|info| info.domain == ERROR_DOMAIN)?;
+    ErrorReason::named(&info.reason).filter(|reason| reason.code().grpc.is_some())
 }
 
 /// Returns `true` if the core refuses the request itself, so that a retry would be refused too.

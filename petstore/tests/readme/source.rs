@@ -8,7 +8,7 @@ use std::{
 use crate::files;
 
 /// Crates, whose code is in `src` below.
-pub(crate) const CRATES: [&str; 21] = [
+pub(crate) const CRATES: [&str; 22] = [
     "admin/commands",
     "admin/web",
     "core-service",
@@ -19,6 +19,7 @@ pub(crate) const CRATES: [&str; 21] = [
     "crates/core-client",
     "crates/database",
     "crates/http-server",
+    "crates/key-cache",
     "crates/plans",
     "crates/rate-limit",
     "crates/telemetry",

@@ -5,7 +5,7 @@ use petstore_proto::internal::v1::{Plan, UsageDay};
 use petstore_rate_limit::{LimitStatus, WindowView};
 use serde_json::{Map, Value, json};
 
-use crate::keys::plan_word;
+use crate::metrics::plan_word;
 
 /// Returns the body of `GET /v1/usage`: a limit status with the days beside it, the latest first.
 pub(crate) fn usage_body(plan: Plan, status: &LimitStatus, days: &[UsageDay]) -> String {

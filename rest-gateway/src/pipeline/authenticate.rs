@@ -5,12 +5,9 @@ use std::sync::Arc;
 use http::HeaderMap;
 use petstore_api_key::{ApiKey, BearerError};
 use petstore_client_address::ClientAddress;
+use petstore_key_cache::{KeyError, KnownKey, UnusableKey};
 
-use crate::{
-    error::ApiError,
-    gateway::GatewayState,
-    keys::{KeyError, KnownKey, UnusableKey},
-};
+use crate::{error::ApiError, gateway::GatewayState};
 
 /// Returns the key of the request if it may be used now.
 pub(super) async fn authenticate(
@@ -22,7 +19,12 @@ pub(super) async fn authenticate(
         BearerError::Missing => KeyError::Missing,
         BearerError::Invalid => KeyError::Unknown,
     })?;
-    gateway.keys.resolve(&key, address).await
+    let resolved = gateway.keys.resolve(&key, address).await;
+    let is_known = resolved.as_ref().map_or_else(|unusable| unusable.key.is_some(), |_| true);
+    if is_known && !gateway.limiter.knows_installation() {
+        Box::pin(gateway.keys.poll_once()).await; // its first answer names it; no request is counted before
+    }
+    resolved
 }
 
 impl From<KeyError> for ApiError {

@@ -4,17 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use petstore_client_address::ClientAddress;
 use petstore_clock::UnixMillis;
+use petstore_key_cache::{KeyError, KnownKey, LastBan, UnusableKey};
 use petstore_rate_limit::{
     BanCause, Decision, LimitKey, LimitStatus, LimiterUnavailable, Outcome, Quota, Scope, WindowView,
 };
 
 use super::RequestContext;
-use crate::{
-    error::ApiError,
-    gateway::GatewayState,
-    keys::{KeyError, KnownKey, LastBan, UnusableKey},
-    operation::Counts,
-};
+use crate::{error::ApiError, gateway::GatewayState, operation::Counts};
 
 /// Quota of a client address without a valid key.
 const ADDRESS_QUOTA: Quota = Quota { per_minute: 600, per_day: 100_000 };
@@ -57,10 +53,12 @@ pub(super) async fn admit(
         Ok(key) => {
             let (limit_key, quota) = (limit_key(gateway, &key), key.quota);
             let judged = judge(gateway, &limit_key, &key).await;
-            key.early_reads.note_decision(match &judged {
-                Ok(Judged { decision, ban_cause: None }) => Some(decision),
-                _ => None,
-            });
+            if gateway.limiter.is_remote() {
+                gateway.early_reads.of(key.account_id).note_decision(match &judged {
+                    Ok(Judged { decision, ban_cause: None }) => Some(decision),
+                    _ => None,
+                });
+            }
             admission(gateway, &limit_key, quota, judged, Ok(key))
         }
         Err(UnusableKey { error, .. }) if is_free(&error) => Admission::not_counted(Err(error.into())),

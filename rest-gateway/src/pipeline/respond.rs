@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
+use petstore_key_cache::KnownKey;
 use petstore_proto::v1::ErrorReason;
 use petstore_rate_limit::Decision;
 use petstore_telemetry::{abandoned::caller_has_left, traces::KeyValue};
@@ -14,7 +15,6 @@ use crate::{
     cors,
     error::ApiError,
     gateway::GatewayState,
-    keys::KnownKey,
     metrics::RequestOutcome,
     operation::{Access, Counts, Id},
     request_id::X_REQUEST_ID,

@@ -11,10 +11,10 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 use petstore_clock::Minute;
+use petstore_key_cache::KnownKey;
 use petstore_proto::internal::v1::{ReportUsageRequest, UsageDay, UsageRow};
 
 use super::refusals::RefusalLedger;
-use crate::keys::KnownKey;
 
 /// Number of locks: enough that two threads seldom contend for one.
 const SHARDS: usize = 64;

@@ -6,9 +6,10 @@ use std::{collections::HashMap, hash::Hash, mem, sync::Arc};
 use parking_lot::Mutex;
 use petstore_client_address::ClientAddress;
 use petstore_clock::UnixMillis;
+use petstore_key_cache::KnownKey;
 use petstore_proto::{admin::v1::RefusalCause, internal::v1 as internal};
 
-use crate::{keys::KnownKey, request_id::RequestId};
+use crate::request_id::RequestId;
 
 /// Maximum number of refusals with a known key that are kept for one report. The first of each account and
 /// cause has room before further ones.

@@ -1,7 +1,8 @@
+use petstore_proto::internal::v1::Plan;
 use petstore_rate_limit::Quota;
 
 use super::*;
-use crate::{keys::Plan, usage::refusals};
+use crate::usage::refusals;
 
 const DAY: i64 = 20_777;
 const MINUTE: i64 = DAY * Minute::PER_DAY + 5;

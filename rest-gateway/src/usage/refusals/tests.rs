@@ -2,10 +2,10 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use http::{HeaderMap, HeaderValue};
 use petstore_clock::Clock;
+use petstore_proto::internal::v1::Plan;
 use petstore_rate_limit::Quota;
 
 use super::*;
-use crate::keys::Plan;
 
 const MINUTE: i64 = 30_000_000;
 

@@ -9,16 +9,15 @@ use petstore_client_address::ClientAddress;
 use petstore_clock::{Clock, UnixMillis};
 use petstore_core_client::TracedTransport;
 use petstore_proto::internal::v1::ResolvedKey;
-use petstore_rate_limit::RateLimiter;
 use petstore_telemetry::{metrics::Collectors, parts::Fault};
 use tokio::time::{Instant, sleep};
 
 use super::{
-    EarlyReads, KeyError, KnownKey, LastBan, UnusableKey,
+    KeyError, KnownKey, LastBan, UnusableKey,
     bans::ImposedBans,
     cached_key::{CacheState, CachedKey, KeyMetrics, LastUsed},
     changes::{Changes, Stamp},
-    core::{CoreAway, KeyService},
+    key_service::{CoreAway, KeyService},
     lookups::{Lookups, Purpose, SingleFlight},
 };
 
@@ -43,13 +42,11 @@ struct Inner {
     known: Cache<KeyDigest, Arc<CachedKey>>,
     /// Time until which a digest is treated as unknown.
     unknown: Cache<KeyDigest, UnixMillis>,
-    /// Early reads by account.
-    early_reads: Cache<i64, Arc<EarlyReads>>,
     single_flight: SingleFlight<Result<Arc<CachedKey>, KeyError>>,
     lookups: Lookups<Result<Arc<Found>, CoreAway>>,
     last_used: LastUsed,
     metrics: KeyMetrics,
-    limiter: Arc<dyn RateLimiter>,
+    on_installation: Box<dyn Fn(&str) + Send + Sync>,
     imposed: ImposedBans,
 }
 
@@ -64,9 +61,15 @@ struct Found {
 }
 
 impl KeyResolver {
-    /// Returns a resolver with an empty cache. It passes the name of the installation to `limiter`.
-    pub(crate) fn new(core: TracedTransport, limiter: Arc<dyn RateLimiter>, clock: Clock) -> Self {
-        let core = Arc::new(KeyService::new(core, clock.clone()));
+    /// Returns a resolver with an empty cache, whose core must have these methods. Calls `on_installation`
+    /// with the name of the installation whenever the core gives it.
+    pub fn new(
+        core: TracedTransport,
+        methods: &'static [&'static str],
+        on_installation: impl Fn(&str) + Send + Sync + 'static,
+        clock: Clock,
+    ) -> Self {
+        let core = Arc::new(KeyService::new(core, methods, clock.clone()));
         let changes = Arc::<Changes>::default();
         Self(Arc::new(Inner {
             lookups: lookups(Arc::clone(&core), Arc::clone(&changes), clock.clone()),
@@ -75,12 +78,11 @@ impl KeyResolver {
             changes,
             known: Cache::new(MAX_KNOWN),
             unknown: Cache::builder().max_capacity(10_000).time_to_live(UNKNOWN_FOR).build(),
-            early_reads: Cache::new(MAX_KNOWN),
             single_flight: SingleFlight::default(),
             last_used: LastUsed::default(),
             metrics: KeyMetrics::default(),
             imposed: ImposedBans::default(),
-            limiter,
+            on_installation: Box::new(on_installation),
         }))
     }
 
@@ -102,9 +104,6 @@ impl KeyResolver {
                 self.0.single_flight.join(digest, || resolver.look_up(digest, from)).await?
             }
         };
-        if !self.0.limiter.knows_installation() {
-            Box::pin(self.0.poll_changes()).await; // its first answer names it; no request is counted before
-        }
         let known = match entry.usable(self.0.core.now()) {
             Ok(key) => Arc::clone(key),
             Err(error) => return Err(UnusableKey { error, key: Some(Arc::clone(&entry.key)) }),
@@ -117,23 +116,25 @@ impl KeyResolver {
     ///
     /// # Errors
     /// [`KeyError::Unknown`] or [`KeyError::CoreAway`].
-    pub(crate) async fn find(&self, key_id: &str) -> Result<Arc<KnownKey>, KeyError> {
+    pub async fn find(&self, key_id: &str) -> Result<Arc<KnownKey>, KeyError> {
         let (asked_at, history) = (self.0.clock.now(), self.0.changes.history());
         let answer = self.0.core.find(key_id).await.map_err(|CoreAway| KeyError::CoreAway)?;
         let found = answer.keys.into_iter().find_map(|found| found.key).ok_or(KeyError::Unknown)?;
         let stamp = Stamp { account_id: found.account_id, revision: answer.revision, history, asked_at };
-        let entry = CachedKey::read(found, Arc::default(), stamp);
+        let entry = CachedKey::read(found, stamp);
         entry.map(|entry| entry.key).ok_or(KeyError::CoreAway)
     }
 
     /// Returns the key's last ban, as the core and this gateway know it.
-    pub(crate) fn last_ban(&self, key: &KnownKey) -> Option<LastBan> {
+    #[must_use]
+    pub fn last_ban(&self, key: &KnownKey) -> Option<LastBan> {
         self.0.imposed.last_ban(key)
     }
 
     /// Bans a key that had too many strikes at `from`, and reports the ban to the core. Returns `false` if
     /// that time is already settled, by a ban or its lifting.
-    pub(crate) fn ban(&self, key: &KnownKey, from: UnixMillis) -> bool {
+    #[must_use]
+    pub fn ban(&self, key: &KnownKey, from: UnixMillis) -> bool {
         self.0.imposed.impose(key, from, self.0.clock.now())
     }
 
@@ -176,12 +177,14 @@ impl KeyResolver {
     }
 
     /// Returns the metrics of the cache and of look-ups.
-    pub(crate) fn metrics(&self) -> Collectors {
+    #[must_use]
+    pub fn metrics(&self) -> Collectors {
         self.0.metrics.collectors()
     }
 
     /// Returns the fault of the core, as this gateway sees it.
-    pub(crate) fn core_fault(&self) -> Option<Fault> {
+    #[must_use]
+    pub fn core_fault(&self) -> Option<Fault> {
         self.0.core.fault()
     }
 
@@ -245,8 +248,7 @@ impl Inner {
             let key = found.keys.get(&digest).cloned().ok_or(KeyError::Unknown)?;
             let Found { revision, history, asked_at, .. } = *found;
             let stamp = Stamp { account_id: key.account_id, revision, history, asked_at };
-            let early_reads = self.early_reads.get_with(key.account_id, async { Arc::default() }).await;
-            let Some(entry) = CachedKey::read(key, early_reads, stamp) else {
+            let Some(entry) = CachedKey::read(key, stamp) else {
                 tracing::error!(
                     "the core's answer about an API key is invalid: the core may be a newer version"
                 );
@@ -263,7 +265,7 @@ impl Inner {
     async fn poll_changes(&self) {
         let (asked_at, after) = (self.clock.now(), self.changes.revision());
         if let Ok(answer) = self.core.list_changes(after).await {
-            self.limiter.set_installation(&answer.installation);
+            (self.on_installation)(&answer.installation);
             self.changes.learn(&answer, after, asked_at);
         }
     }

@@ -6,12 +6,13 @@ use futures_util::{
 };
 use petstore_api_key::Environment;
 use petstore_clock::ManualClock;
+use petstore_plans::Quota;
 use petstore_proto::internal::v1::{KeyState, KeyUse};
-use petstore_rate_limit::{BanPeriod, InProcessLimiter, Quota};
+use petstore_rate_limit::BanPeriod;
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::keys::testing::CoreDouble;
+use crate::testing::{CoreDouble, METHODS};
 
 mod reports;
 
@@ -27,8 +28,7 @@ impl ResolverUnderTest {
     fn new() -> Self {
         let core = CoreDouble::new();
         let (clock, hand) = Clock::manual(START);
-        let limiter = Arc::new(InProcessLimiter::new(clock.clone()));
-        Self { resolver: KeyResolver::new(core.transport().into(), limiter, clock), core, hand }
+        Self { resolver: KeyResolver::new(core.transport().into(), &METHODS, |_| {}, clock), core, hand }
     }
 
     fn waits(&self, secs: u64) {
@@ -333,19 +333,11 @@ async fn a_revocation_acts_within_five_seconds() {
 async fn a_core_that_lacks_a_method_is_not_ready_until_it_has_it() {
     let tested = ResolverUnderTest::new();
     tested.core.state().lacks.insert("petstore.internal.v1.BatchService/Call");
-    for (is_ready, lacks) in [(false, None), (true, Some("petstore.v1.PetStore/CreatePet")), (false, None)] {
+    for (is_ready, lacks) in
+        [(false, None), (true, Some("petstore.internal.v1.KeyService/ResolveKeys")), (false, None)]
+    {
         tested.poll_changes().await;
         assert_eq!((tested.resolver.core_has_been_ready(), tested.resolver.core_is_up()), (is_ready, true));
         tested.core.state().lacks = lacks.into_iter().collect();
     }
-}
-
-#[tokio::test]
-async fn the_keys_of_an_account_share_its_early_reads() {
-    let tested = ResolverUnderTest::new();
-    let [one, other] = [tested.new_key(7), tested.new_key(7)];
-    let [one, other] = [tested.resolve(&one).await.unwrap(), tested.resolve(&other).await.unwrap()];
-    assert!(Arc::ptr_eq(&one.early_reads, &other.early_reads));
-    let stranger = tested.resolve(&tested.new_key(8)).await.unwrap();
-    assert!(!Arc::ptr_eq(&one.early_reads, &stranger.early_reads));
 }

@@ -11,12 +11,12 @@ use std::{
 
 use parking_lot::Mutex;
 use petstore_clock::UnixMillis;
+use petstore_plans::Quota;
 use petstore_proto::internal::v1::{KeyState, KeyUse, Plan, ResolvedKey};
-use petstore_rate_limit::Quota;
 use petstore_telemetry::metrics;
 use petstore_telemetry::metrics::{IntCounterVec, counters};
 
-use super::{EarlyReads, KeyError, KnownKey, LastBan, changes::Stamp};
+use super::{KeyError, KnownKey, LastBan, changes::Stamp};
 
 /// The core's answer about a key that exists, or did exist.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(super) struct CachedKey {
 
 impl CachedKey {
     /// Converts the core's answer. Returns `None` if it is invalid.
-    pub(super) fn read(answer: ResolvedKey, early_reads: Arc<EarlyReads>, stamp: Stamp) -> Option<Self> {
+    pub(super) fn read(answer: ResolvedKey, stamp: Stamp) -> Option<Self> {
         let usability = match KeyState::try_from(answer.state).ok()? {
             KeyState::Unspecified => return None,
             KeyState::Active => Ok(()),
@@ -51,7 +51,7 @@ impl CachedKey {
         let plan = Plan::try_from(answer.plan).unwrap_or(Plan::Unspecified);
         let last_ban = LastBan::from_core(answer.last_ban, answer.bans_lifted_at_ms);
         let key = KnownKey::new(answer.key_id.into(), answer.account_id, plan, quota);
-        let key = KnownKey { last_ban, early_reads, ..key };
+        let key = KnownKey { last_ban, ..key };
         Some(Self {
             key: Arc::new(key),
             stamp,
@@ -188,7 +188,7 @@ mod tests {
 
     fn entry(answer: ResolvedKey) -> Option<CachedKey> {
         let stamp = Stamp { account_id: 1, revision: 1, history: 0, asked_at: UnixMillis(0) };
-        CachedKey::read(answer, Arc::default(), stamp)
+        CachedKey::read(answer, stamp)
     }
 
     #[test]

@@ -18,7 +18,9 @@ use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 use tower::ServiceBuilder;
 
-use crate::core_calls::METHODS;
+/// Methods that tests need their core to have.
+pub(super) const METHODS: [&str; 2] =
+    ["petstore.internal.v1.BatchService/Call", "petstore.internal.v1.KeyService/ResolveKeys"];
 
 /// Core that a test controls. Clones are the same core.
 #[derive(Clone)]

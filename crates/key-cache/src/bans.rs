@@ -1,4 +1,4 @@
-//! Bans of keys (docs/contract.md, 6.8). A ban is a state of its key, like its revocation: the core stores
+//! Bans of keys. A ban is a state of its key, like its revocation: the core stores
 //! it, and returns it with the key. A gateway that counts too many strikes bans the key at once and reports
 //! the ban, so that the core passes it to the other gateways.
 
@@ -14,7 +14,7 @@ use super::KnownKey;
 
 /// The last ban of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum LastBan {
+pub enum LastBan {
     /// A ban that is in force or over.
     Banned(BanPeriod, BanCause),
     /// Every ban imposed until this time is lifted.
@@ -37,7 +37,8 @@ impl LastBan {
     }
 
     /// Returns the ban and its cause if it is in force.
-    pub(crate) fn in_force(&self, now: UnixMillis) -> Option<(BanPeriod, &BanCause)> {
+    #[must_use]
+    pub fn in_force(&self, now: UnixMillis) -> Option<(BanPeriod, &BanCause)> {
         match self {
             Self::Banned(period, cause) if now < period.until => Some((*period, cause)),
             Self::Banned(..) | Self::Lifted(_) => None,
@@ -45,7 +46,8 @@ impl LastBan {
     }
 
     /// Returns the time before which the key's refusals are settled: they no longer make a request a strike.
-    pub(crate) const fn settled_at(&self) -> UnixMillis {
+    #[must_use]
+    pub const fn settled_at(&self) -> UnixMillis {
         match self {
             Self::Banned(period, _) => period.until,
             Self::Lifted(at) => UnixMillis(at.0.saturating_add(1)),
@@ -154,8 +156,8 @@ fn last_ban(imposed: &HashMap<Arc<str>, ImposedBan>, key: &KnownKey) -> Option<L
 mod tests {
     use std::time::Duration;
 
+    use petstore_plans::Quota;
     use petstore_proto::internal::v1::Plan;
-    use petstore_rate_limit::Quota;
 
     use super::*;
 

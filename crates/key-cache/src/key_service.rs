@@ -9,18 +9,21 @@ use parking_lot::Mutex;
 use petstore_api_key::KeyDigest;
 use petstore_clock::{Clock, UnixMillis};
 use petstore_core_client::{
-    ReportAnswers, RetryBudget, TracedTransport, call_within, failure_text, is_transport_failure, retry_once,
+    ReportAnswers, RetryBudget, TracedTransport, call_within, failure_text, is_transport_failure,
+    named_reason, retry_once,
 };
-use petstore_proto::internal::v1::{
-    KeyUse, ListChangesRequest, ListChangesResponse, ReportBanResponse, ReportUseRequest, ResolveKeysRequest,
-    ResolveKeysResponse, key_service_client::KeyServiceClient,
+use petstore_proto::{
+    internal::v1::{
+        KeyUse, ListChangesRequest, ListChangesResponse, ReportBanResponse, ReportUseRequest,
+        ResolveKeysRequest, ResolveKeysResponse, key_service_client::KeyServiceClient,
+    },
+    v1::ErrorReason,
 };
 use petstore_telemetry::parts::{Fault, FaultCause, PartState};
 use tokio::time::Instant;
 use tonic::Status;
 
 use super::bans::ImposedBan;
-use crate::{core_calls::METHODS, error::is_unavailable};
 
 /// Deadline of one call.
 const DEADLINE: Duration = Duration::from_secs(1);
@@ -38,6 +41,8 @@ pub(super) struct CoreAway;
 pub(super) struct KeyService {
     core: TracedTransport,
     client: KeyServiceClient<TracedTransport>,
+    /// Methods that the gateway needs the core to have.
+    methods: &'static [&'static str],
     clock: Clock,
     /// Milliseconds by which the core's clock is ahead of this gateway's; negative if it is behind.
     ahead_ms: AtomicI64,
@@ -58,10 +63,11 @@ pub(super) struct KeyService {
 }
 
 impl KeyService {
-    pub(super) fn new(core: TracedTransport, clock: Clock) -> Self {
+    pub(super) fn new(core: TracedTransport, methods: &'static [&'static str], clock: Clock) -> Self {
         Self {
             client: KeyServiceClient::new(core.clone()),
             core,
+            methods,
             clock,
             ahead_ms: AtomicI64::new(0),
             retries: RetryBudget::default(),
@@ -202,7 +208,7 @@ impl KeyService {
     /// Notes the methods that the core has. Logs one line when it lacks some, and one when it has them all.
     fn note_methods(&self, methods: &[String]) {
         let is_missing = |method: &&str| !methods.iter().any(|has| has == method);
-        let missing: Vec<_> = METHODS.into_iter().filter(is_missing).collect();
+        let missing: Vec<_> = self.methods.iter().copied().filter(is_missing).collect();
         let was_too_old = self.is_too_old.swap(!missing.is_empty(), Ordering::Relaxed);
         match (was_too_old, missing.is_empty()) {
             (false, false) => tracing::error!(
@@ -245,7 +251,7 @@ impl KeyService {
 fn cause_of(failure: &Status) -> FaultCause {
     if is_transport_failure(failure) {
         FaultCause::CoreUnreachable
-    } else if is_unavailable(failure) {
+    } else if named_reason(failure) == Some(ErrorReason::Unavailable) {
         FaultCause::CoreDatabaseUnreachable
     } else {
         FaultCause::CoreFails
@@ -266,7 +272,7 @@ mod tests {
     use tracing::Level;
 
     use super::*;
-    use crate::keys::testing::CoreDouble;
+    use crate::testing::{CoreDouble, METHODS};
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Core {
@@ -308,13 +314,13 @@ mod tests {
             }
         });
         let (clock, _) = Clock::manual(UnixMillis(1_795_200_000_000));
-        (KeyService::new(CoreTransport::new(core).into(), clock), state)
+        (KeyService::new(CoreTransport::new(core).into(), &METHODS, clock), state)
     }
 
     #[tokio::test]
     async fn a_core_that_refuses_to_list_changes_is_logged_once_and_so_is_its_return() {
         let (service, core) = service();
-        let logged = Logged::of("keys::core");
+        let logged = Logged::of("key_service");
         for (state, level) in [
             (Present, Level::INFO),
             (Present, Level::TRACE),
@@ -361,7 +367,7 @@ mod tests {
     #[tokio::test]
     async fn a_core_that_does_not_resolve_keys_is_logged_once() {
         let (service, core) = service();
-        let logged = Logged::of("keys::core");
+        let logged = Logged::of("key_service");
         for (state, level) in [
             (Away, Level::DEBUG),
             (Refusing, Level::WARN),
@@ -378,7 +384,7 @@ mod tests {
     #[tokio::test]
     async fn a_core_that_lacks_methods_is_logged_once_and_so_is_its_upgrade() {
         let (service, _) = service();
-        let logged = Logged::of("keys::core");
+        let logged = Logged::of("key_service");
         let all = METHODS.map(str::to_owned);
         for (methods, expected) in
             [(&all[..], &[][..]), (&all[1..], &[Level::ERROR]), (&[], &[]), (&all, &[Level::INFO])]

@@ -1,103 +1,33 @@
-//! API keys at the edge (docs/contract.md, 5): read from the request, checked for their form, resolved by the
-//! core, and cached for as long as they may be trusted.
+//! Reads that ask the core while the limiter decides on them.
 
-mod bans;
-mod cached_key;
-mod changes;
-mod core;
-mod lookups;
-mod resolver;
-#[cfg(test)]
-mod testing;
-
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
-pub use petstore_proto::internal::v1::Plan;
-use petstore_rate_limit::{Decision, Outcome, Quota};
+use parking_lot::Mutex;
+use petstore_rate_limit::{Decision, Outcome};
 
-pub(crate) use self::bans::LastBan;
-pub use self::resolver::KeyResolver;
+/// Maximum number of accounts that are kept. With one more, all are dropped, and their next read waits for
+/// the limiter.
+const MAX_ACCOUNTS: usize = 50_000;
 
-/// Returns the name of the plan; `None` if it is of a newer core.
-pub(crate) const fn plan_word(plan: Plan) -> Option<&'static str> {
-    match plan {
-        Plan::Free => Some("free"),
-        Plan::Pro => Some("pro"),
-        Plan::Business => Some("business"),
-        Plan::Enterprise => Some("enterprise"),
-        Plan::Unspecified => None,
+/// Early reads of every account.
+#[derive(Debug, Default)]
+pub(crate) struct AccountReads(Mutex<HashMap<i64, Arc<EarlyReads>>>);
+
+impl AccountReads {
+    /// Returns the early reads of an account.
+    pub(crate) fn of(&self, account_id: i64) -> Arc<EarlyReads> {
+        let mut by_account = self.0.lock();
+        if by_account.len() >= MAX_ACCOUNTS && !by_account.contains_key(&account_id) {
+            by_account.clear();
+        }
+        Arc::clone(by_account.entry(account_id).or_default())
     }
-}
-
-/// API key that may be used now.
-#[derive(Debug)]
-pub struct KnownKey {
-    /// Identifier of the key; not secret.
-    pub key_id: Arc<str>,
-    /// Account that the key belongs to.
-    pub account_id: i64,
-    /// Plan of the account.
-    pub plan: Plan,
-    /// Request quota of the account.
-    pub quota: Quota,
-    /// Last ban of the key that the core knows of.
-    last_ban: Option<LastBan>,
-    /// Reads of the account that need not wait for the limiter.
-    pub(crate) early_reads: Arc<EarlyReads>,
-}
-
-impl KnownKey {
-    /// Returns a key that was never banned, of an account without requests so far.
-    pub(crate) fn new(key_id: Arc<str>, account_id: i64, plan: Plan, quota: Quota) -> Self {
-        Self { key_id, account_id, plan, quota, last_ban: None, early_reads: Arc::default() }
-    }
-}
-
-/// Equal if key, plan, limits and last ban are equal, regardless of its requests.
-impl PartialEq for KnownKey {
-    fn eq(&self, other: &Self) -> bool {
-        (&self.key_id, self.account_id, self.plan, self.quota, &self.last_ban)
-            == (&other.key_id, other.account_id, other.plan, other.quota, &other.last_ban)
-    }
-}
-
-impl Eq for KnownKey {}
-
-/// A request without a key that can be used now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnusableKey {
-    /// Reason.
-    pub error: KeyError,
-    /// The key, if it is known.
-    pub key: Option<Arc<KnownKey>>,
-}
-
-impl From<KeyError> for UnusableKey {
-    fn from(error: KeyError) -> Self {
-        Self { error, key: None }
-    }
-}
-
-/// Reason why a request has no key that can be used now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeyError {
-    /// The request has no key.
-    Missing,
-    /// The key does not exist, or is malformed.
-    Unknown,
-    /// Its owner or an operator revoked it.
-    Revoked,
-    /// Its expiry has passed.
-    Expired,
-    /// Its account is suspended, for this reason if it is not empty.
-    AccountSuspended(Arc<str>),
-    /// The core cannot be reached, and the key is not cached, or stale.
-    CoreAway,
-    /// Too many keys wait to be looked up.
-    Overloaded,
 }
 
 /// The early reads of an account: no more than it was last seen to have requests left.
@@ -189,5 +119,15 @@ mod tests {
         assert!(reads.begin().is_some());
         reads.note_decision(None);
         assert!(reads.begin().is_none());
+    }
+
+    #[test]
+    fn the_reads_of_an_account_are_kept_until_there_are_too_many_accounts() {
+        let accounts = AccountReads::default();
+        let first = accounts.of(0);
+        (1..50_000).for_each(|account| drop(accounts.of(account)));
+        assert!(Arc::ptr_eq(&first, &accounts.of(0)) && !Arc::ptr_eq(&first, &accounts.of(1)));
+        accounts.of(50_000);
+        assert!(!Arc::ptr_eq(&first, &accounts.of(0)));
     }
 }
