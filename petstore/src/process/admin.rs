@@ -1,6 +1,7 @@
 //! The admin port: liveness, readiness, metrics and the log level.
 
 mod host;
+mod readiness;
 
 use std::{
     net::SocketAddr,
@@ -23,139 +24,18 @@ use petstore_admin_web::{
     CONSOLE_HEALTH, ProcessHealth, admin_of, admin_router, answer_operator, check_operators_head,
     refuse_foreign_pages, with_whole_body,
 };
-use petstore_core::store::Store;
-use petstore_core_client::CoreTransport;
 use petstore_gateway::{Gateway, error_response};
 use petstore_settings::HostName;
 use petstore_telemetry::{
     logs,
-    metrics::{Collectors, Exposition, IntGauge, IntGaugeVec, gauge, gauges},
-    parts::{Fault, FaultCause, Part, PartState},
+    metrics::{Collectors, Exposition},
 };
-use serde_json::{Map, Value, json};
 use tokio::sync::{Semaphore, watch};
 use tower::ServiceExt;
 
+pub(super) use self::readiness::Sources;
+use self::readiness::{Readiness, ReadinessMetrics};
 use super::Phase;
-
-/// Parts that the admin port reports. A process has a gateway, a store, or both.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Sources {
-    /// Core that checks operators' tokens.
-    pub(crate) core: Option<CoreTransport>,
-    pub(crate) gateway: Option<Gateway>,
-    pub(crate) store: Option<Store>,
-}
-
-/// Readiness that `/readyz` reports.
-#[derive(Clone, Debug)]
-struct Readiness {
-    status: PartState,
-    /// Parts that the process has, each with its fault.
-    parts: Vec<(Part, Option<Fault>)>,
-}
-
-impl Sources {
-    /// Returns the parts that the process has, each with its fault.
-    async fn parts(&self) -> Vec<(Part, Option<Fault>)> {
-        let database = match &self.store {
-            None => None,
-            Some(store) => Some(store.database().fault().await),
-        };
-        let (core, limiter) = self.gateway.as_ref().map(Gateway::faults).unzip();
-        let parts = [(Part::Core, core), (Part::Database, database), (Part::Limiter, limiter)];
-        parts.into_iter().filter_map(|(part, fault)| Some((part, fault?))).collect()
-    }
-}
-
-impl Readiness {
-    /// Creates the readiness. A process is as ready as its worst part, and down while it starts and while it
-    /// stops.
-    fn new(phase: Phase, parts: Vec<(Part, Option<Fault>)>) -> Self {
-        let worst = parts.iter().map(|(_, fault)| state_of(*fault)).max().unwrap_or(PartState::Ok);
-        Self { status: if phase == Phase::Serving { worst } else { PartState::Down }, parts }
-    }
-
-    fn takes_requests(&self) -> bool {
-        self.status != PartState::Down
-    }
-
-    /// Returns a body such as `{"status":"ok","parts":{"core":"ok","database":"ok","limiter":"ok"}}`, with
-    /// `causes` by part if a part is not ok.
-    fn body(&self) -> Value {
-        let named =
-            |(part, fault): &(Part, Option<Fault>)| (part.name().to_owned(), state_of(*fault).name().into());
-        let parts: Map<_, _> = self.parts.iter().map(named).collect();
-        let explained = |(part, fault): &(Part, Option<Fault>)| {
-            let cause = (*fault)?.cause;
-            Some((part.name().to_owned(), json!({ "cause": cause.name(), "message": cause.message() })))
-        };
-        let causes: Map<_, _> = self.parts.iter().filter_map(explained).collect();
-        let mut body = json!({ "status": self.status.name(), "parts": parts });
-        if !causes.is_empty() {
-            body["causes"] = causes.into();
-        }
-        body
-    }
-}
-
-/// Returns the state of a part with this fault.
-fn state_of(fault: Option<Fault>) -> PartState {
-    fault.map_or(PartState::Ok, |fault| fault.state)
-}
-
-/// Metrics of readiness, with the same parts as `/readyz`.
-#[derive(Clone, Debug)]
-struct ReadinessMetrics {
-    ready: IntGauge,
-    up: IntGaugeVec,
-    states: IntGaugeVec,
-    causes: IntGaugeVec,
-}
-
-impl ReadinessMetrics {
-    fn new() -> Self {
-        Self {
-            ready: gauge("petstore_ready", "1 while /readyz answers 200."),
-            up: gauges(
-                "petstore_part_up",
-                "0 while the part is down, 1 while it is ok or degraded.",
-                &["part"],
-            ),
-            states: gauges(
-                "petstore_part_state",
-                "1 for the current state of the part (ok, degraded or down), 0 for the others.",
-                &["part", "state"],
-            ),
-            causes: gauges(
-                "petstore_part_cause",
-                "1 for the reason why the part is not ok, 0 for the others.",
-                &["part", "cause"],
-            ),
-        }
-    }
-
-    fn collectors(&self) -> Collectors {
-        let Self { ready, up, states, causes } = self.clone();
-        vec![Box::new(ready), Box::new(up), Box::new(states), Box::new(causes)]
-    }
-
-    fn update(&self, readiness: &Readiness) {
-        self.ready.set(readiness.takes_requests().into());
-        for (part, fault) in &readiness.parts {
-            let (name, state) = (part.name(), state_of(*fault));
-            self.up.with_label_values(&[name]).set((state != PartState::Down).into());
-            for other in PartState::ALL {
-                self.states.with_label_values(&[name, other.name()]).set((other == state).into());
-            }
-            let current = fault.map(|fault| fault.cause.name());
-            for cause in FaultCause::ALL.iter().filter(|cause| cause.part() == *part) {
-                let is_current = current == Some(cause.name());
-                self.causes.with_label_values(&[name, cause.name()]).set(is_current.into());
-            }
-        }
-    }
-}
 
 /// Health of the process, and the admin API of its gateway. The port is served before the parts exist.
 #[derive(Clone, Debug)]
@@ -321,6 +201,7 @@ mod tests {
         body::{Body, to_bytes},
         http::Request,
     };
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -363,59 +244,6 @@ mod tests {
             let (status, body) = answer_to(&phase, method, path).await;
             let body: Value = serde_json::from_str(&body).unwrap();
             assert_eq!((status, &body["code"]), (404, &json!("ROUTE_NOT_FOUND")), "{method} {path}");
-        }
-    }
-
-    fn readiness(phase: Phase, states: [PartState; 3]) -> Readiness {
-        let causes = [FaultCause::CoreTokenRefused, FaultCause::DatabaseDamaged, FaultCause::LimiterOpen];
-        let faults =
-            states.into_iter().zip(causes).map(|(state, cause)| (cause.part(), Fault { state, cause }));
-        let parts = faults.map(|(part, fault)| (part, Some(fault).filter(|it| it.state != PartState::Ok)));
-        Readiness::new(phase, parts.collect())
-    }
-
-    #[test]
-    fn a_process_is_as_ready_as_its_worst_part_and_says_why() {
-        use PartState::{Degraded, Down, Ok};
-        for (parts, status, causes) in [
-            ([Ok, Ok, Ok], "ok", json!(null)),
-            ([Ok, Ok, Degraded], "degraded", json!({ "limiter": "redis_unreachable" })),
-            (
-                [Down, Ok, Degraded],
-                "down",
-                json!({ "core": "token_refused", "limiter": "redis_unreachable" }),
-            ),
-        ] {
-            let readiness = readiness(Phase::Serving, parts);
-            let [core, database, limiter] = parts.map(|state| state.to_string());
-            let mut body = readiness.body();
-            for cause in body.get_mut("causes").and_then(Value::as_object_mut).into_iter().flatten() {
-                assert!(cause.1["message"].as_str().unwrap().ends_with('.'), "{cause:?}");
-                *cause.1 = cause.1["cause"].take();
-            }
-            let mut expected = json!({ "core": core, "database": database, "limiter": limiter });
-            expected = json!({ "status": status, "parts": expected });
-            if !causes.is_null() {
-                expected["causes"] = causes;
-            }
-            assert_eq!(body, expected);
-            assert_eq!(readiness.takes_requests(), status != "down");
-        }
-    }
-
-    #[test]
-    fn only_a_serving_process_takes_requests() {
-        for phase in [
-            Phase::Starting,
-            Phase::Draining,
-            Phase::ClosingHttp,
-            Phase::ClosingGrpc,
-            Phase::ClosingBackground,
-            Phase::ClosingAdmin,
-        ] {
-            let readiness = readiness(phase, [PartState::Ok; 3]);
-            assert!(!readiness.takes_requests(), "{phase:?}");
-            assert_eq!(readiness.body()["status"], "down", "{phase:?}");
         }
     }
 }
