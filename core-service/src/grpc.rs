@@ -1,53 +1,51 @@
 //! The core over gRPC. Only this module names tonic.
 //!
-//! A method parses its request, calls the store and answers; `call` puts the same bounds around each, on
-//! every transport, and `status` turns a failure into a `Status`.
+//! A method parses its request, calls the store and answers; `Calls` puts the same bounds around each, on
+//! every transport, and `status` says what callers learn of a failure.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, io, sync::Arc};
 
+use futures_util::future::BoxFuture;
+use petstore_database::PING_TIMEOUT;
+use petstore_grpc_server::{Calls, GrpcServerLimits, Listener, Method, Probe, Security, Served};
 use petstore_proto::{
-    admin::v1::admin_service_server::AdminServiceServer,
+    FILE_DESCRIPTOR_SET,
+    admin::v1::admin_service_server::{self, AdminServiceServer},
     internal::v1::{
         batch_service_server::BatchServiceServer, key_service_server::KeyServiceServer,
         usage_service_server::UsageServiceServer,
     },
-    v1::{pet_store_server::PetStoreServer, store_service_server::StoreServiceServer},
+    v1::{
+        pet_store_server::{self, PetStoreServer},
+        store_service_server::{self, StoreServiceServer},
+    },
 };
+use tokio::time;
 use tonic::service::Routes;
 use tower::{
     BoxError,
     util::{MapErr, MapRequestLayer},
 };
 
-use crate::Core;
+use crate::{Core, domain::PetStoreError};
 
-mod access;
 mod admin;
 mod batch_service;
 mod call;
-mod capacity;
-mod connection;
 mod convert;
 mod import;
 mod key_service;
 mod limits;
 mod methods;
 mod pet_store;
-mod receive;
-mod server;
 mod status;
 mod store_service;
 mod usage_service;
 
-pub use access::{InvalidTls, RequiredTls, RequiredToken, Security, TlsFiles};
 pub(crate) use admin::Guesses;
 pub use batch_service::in_process;
-pub(crate) use call::CallMetrics;
-pub(crate) use capacity::Capacity;
-pub use connection::Listener;
-use limits::LIMITS;
-use methods::Method;
-pub use server::{GrpcServerLimits, serve};
+use limits::{BOUNDS, LIMITS};
+use methods::METHODS;
 
 /// Parses a pet to add, and returns it as it is answered, but without an identifier.
 ///
@@ -112,10 +110,63 @@ fn services(core: &Core) -> Routes {
         .add_service(limited!(AdminServiceServer, message, message));
     // tonic limits messages per service only, so methods with larger ones have a server each.
     let bulk = limited!(PetStoreServer, LIMITS.bulk_message, LIMITS.bulk_message);
-    let larger = Method::all().filter(|method| method.max_message > LIMITS.message);
+    let larger = METHODS.rows.iter().filter(|method| method.max_message > LIMITS.message);
     let path = |method: &Method| format!("/{}", method.path);
     let all = routes.into_axum_router();
     larger.fold(all, |all, method| all.route_service(&path(method), bulk.clone())).into()
+}
+
+/// Maximum number of chunks of pets that are written concurrently.
+pub(crate) const CHUNKS: usize = LIMITS.chunks;
+
+/// Services whose health is reported.
+const PUBLIC: [&str; 3] =
+    [pet_store_server::SERVICE_NAME, store_service_server::SERVICE_NAME, admin_service_server::SERVICE_NAME];
+
+/// Returns the bounds of the core's calls.
+pub(crate) fn calls() -> Calls {
+    Calls::new::<PetStoreError>(&BOUNDS, METHODS)
+}
+
+/// Serves every service of the core, as [`petstore_grpc_server::serve`] does.
+///
+/// # Errors
+///
+/// If the transport fails.
+pub fn serve(
+    listener: Listener,
+    security: Security,
+    core: &Core,
+    shutdown: BoxFuture<'static, ()>,
+    limits: GrpcServerLimits,
+) -> BoxFuture<'static, io::Result<()>> {
+    let served = Served {
+        routes: services(core),
+        calls: core.calls.clone(),
+        public: &PUBLIC,
+        descriptors: FILE_DESCRIPTOR_SET,
+        hidden: "petstore.internal.",
+        probe: probe(core),
+    };
+    petstore_grpc_server::serve(listener, security, served, shutdown, limits)
+}
+
+/// Returns the probe of the store, which also notices whether it takes writes. A store that takes longer than
+/// a second counts as not serving. One that only takes no writes is serving: its reads work, and other cores
+/// have the same database.
+fn probe(core: &Core) -> Probe {
+    let database = core.store.database().clone();
+    Arc::new(move || {
+        let database = database.clone();
+        Box::pin(async move {
+            let answer = time::timeout(PING_TIMEOUT, database.ping()).await;
+            let is_serving = answer.is_ok_and(|pong| pong.is_ok());
+            if is_serving {
+                database.check_writes().await;
+            }
+            is_serving
+        })
+    })
 }
 
 #[cfg(test)]

@@ -9,9 +9,10 @@ use std::{sync::Arc, time::Duration};
 
 use petstore_api_key::Environment;
 use petstore_clock::Clock;
+use petstore_grpc_server::Calls;
 use petstore_telemetry::metrics::Collectors;
 use petstore_telemetry::traces::Traces;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore};
 
 mod background;
 pub mod domain;
@@ -19,7 +20,7 @@ pub mod grpc;
 pub mod store;
 
 use domain::PetStoreError;
-use grpc::{CallMetrics, Capacity, Guesses};
+use grpc::Guesses;
 use store::Store;
 
 /// Timeout for the next message of an import.
@@ -34,11 +35,11 @@ pub struct Core {
     environment: Option<Environment>,
     /// Name of the store, once it was read.
     store_name: Arc<OnceCell<String>>,
-    capacity: Arc<Capacity>,
+    calls: Calls,
+    /// Permits of chunks of pets that are written.
+    chunks: Arc<Semaphore>,
     guesses: Guesses,
     import_idle_timeout: Duration,
-    calls: CallMetrics,
-    traces: Traces,
 }
 
 impl Core {
@@ -50,11 +51,10 @@ impl Core {
             clock,
             environment: None,
             store_name: Arc::default(),
-            capacity: Arc::default(),
+            calls: grpc::calls(),
+            chunks: Arc::new(Semaphore::new(grpc::CHUNKS)),
             guesses: Guesses::default(),
             import_idle_timeout: IMPORT_IDLE_TIMEOUT,
-            calls: CallMetrics::default(),
-            traces: Traces::off(),
         }
     }
 
@@ -78,13 +78,13 @@ impl Core {
     /// Returns this core with tracing of its calls.
     #[must_use]
     pub fn traced(self, traces: Traces) -> Self {
-        Self { traces, ..self }
+        Self { calls: self.calls.traced(traces), ..self }
     }
 
     /// Returns the core's metrics.
     #[must_use]
     pub fn metrics(&self) -> Collectors {
-        let mut metrics = self.calls.collectors();
+        let mut metrics = self.calls.metrics();
         metrics.extend(self.store.database().metrics());
         metrics
     }

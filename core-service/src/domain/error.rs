@@ -3,6 +3,7 @@
 use std::{error::Error, time::Duration};
 
 use petstore_api_key::Environment;
+use petstore_grpc_server::CallFault;
 use petstore_proto::{ErrorCode, admin::v1::AdminErrorReason as A, errors, v1::ErrorReason as R};
 
 use super::{
@@ -116,37 +117,29 @@ errors! {
             /// Its environment.
             environment: Environment,
         } => A::KeyOfAnotherEnvironment.code(),
-        /// A call that does not have the form of gRPC, with the fault.
-        #[error("{0}")]
-        InvalidCall(String) => R::InvalidRequest.code(),
-        /// A message that is larger than its method allows.
-        #[error("a message of this method must be at most {max} bytes")]
-        MessageTooLarge {
-            /// Size of the largest message.
-            max: usize,
-        } => R::BodyTooLarge.code(),
-        /// A message in an encoding that the service does not have.
-        #[error("messages must not be compressed")]
-        CompressedMessage => R::UnsupportedMediaType.code(),
-        /// A call of a method that the service does not have.
-        #[error("the service has no such method")]
-        UnknownMethod => R::RouteNotFound.code(),
         /// The database is unreachable, busy or full: the same call may succeed later.
         #[error("the store is not available at the moment")]
         Unavailable(#[source] Cause) => R::Unavailable.code(),
-        /// More calls are in flight than the core accepts: the same call may succeed later.
-        #[error("the service is overloaded")]
-        Overloaded => R::Overloaded.code(),
-        /// The call's deadline passed; whether it took effect is unknown.
-        #[error("the call exceeded its deadline")]
-        DeadlineExceeded => R::DeadlineExceeded.code(),
+        /// A failure that does not depend on the method.
+        #[error(transparent)]
+        Call(#[from] CallFault),
         /// A fault of the service itself.
         #[error("the service failed to answer")]
         Bug(#[source] Cause) => R::Internal.code(),
     }
 
     /// Returns the code, which decides the status and the log level.
-    fn code(&self) -> ErrorCode {}
+    fn code(&self) -> ErrorCode {
+        Self::Call(fault) => match fault {
+            CallFault::InvalidCall(_) => R::InvalidRequest.code(),
+            CallFault::MessageTooLarge { .. } => R::BodyTooLarge.code(),
+            CallFault::CompressedMessage => R::UnsupportedMediaType.code(),
+            CallFault::UnknownMethod => R::RouteNotFound.code(),
+            CallFault::Overloaded => R::Overloaded.code(),
+            CallFault::DeadlineExceeded => R::DeadlineExceeded.code(),
+            CallFault::Panicked(_) => R::Internal.code(),
+        },
+    }
 }
 
 impl From<Violations> for PetStoreError {

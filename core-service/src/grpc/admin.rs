@@ -1,9 +1,10 @@
 //! `petstore.admin.v1.AdminService`: one file for each kind of resource.
 
+use petstore_grpc_server::Method;
 use petstore_proto::admin::v1::{self as pb, admin_service_server::AdminService};
 use tonic::{Request, Response, Status};
 
-use super::methods::Method;
+use super::methods::of_operators;
 use crate::{Core, domain::Role};
 
 mod accounts;
@@ -29,7 +30,7 @@ macro_rules! methods {
                     request: Request<pb::$request>,
                 ) -> Result<Response<pb::$response>, Status> {
                     static METHOD: Method =
-                        Method::of_operators(concat!("petstore.admin.v1.AdminService/", $rpc));
+                        of_operators(concat!("petstore.admin.v1.AdminService/", $rpc));
                     self.administer(&METHOD, Role::$role, request, $work).await
                 }
             )*

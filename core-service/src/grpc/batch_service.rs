@@ -8,6 +8,7 @@ use futures_util::{
     stream::{self, BoxStream, FuturesUnordered},
 };
 use http::{HeaderMap, HeaderValue};
+use petstore_grpc_server::{CallContext, CallId, started};
 use petstore_proto::internal::v1::{
     Answer, Call, CallRequest, CallResponse, CallStatus, answer::Outcome, batch_service_server::BatchService,
     call::Method,
@@ -17,7 +18,6 @@ use tokio::{task::yield_now, time::Instant};
 use tonic::{Request, Response, Status};
 
 use super::{
-    call::{CallContext, CallId, started},
     limits::LIMITS,
     methods::{CREATE_PET, GET_PET, LIST_ORDERS, LIST_PETS},
     pet_store, store_service,
@@ -28,7 +28,7 @@ use crate::Core;
 impl BatchService for Core {
     type CallStream = BoxStream<'static, Result<CallResponse, Status>>;
 
-    /// Answers the calls of a batch. Every call has separate limits (`Core::answer_call`); all of them are
+    /// Answers the calls of a batch. Every call has separate limits (`Calls::answer_call`); all of them are
     /// cancelled if the gateway cancels the batch.
     async fn call(&self, request: Request<CallRequest>) -> Result<Response<Self::CallStream>, Status> {
         let started = started(&request);
@@ -65,20 +65,23 @@ impl Core {
         let (core, context) = (&*self, &context);
         let outcome = match call.method {
             Some(Method::GetPet(request)) => core
+                .calls
                 .answer_call(&GET_PET, context, || pet_store::pet(core, request))
                 .await
                 .map(Outcome::GetPet),
             Some(Method::ListPets(request)) => {
-                let answered = core.answer_call(&LIST_PETS, context, || pet_store::page(core, request)).await;
+                let answered =
+                    core.calls.answer_call(&LIST_PETS, context, || pet_store::page(core, request)).await;
                 answered.map(Outcome::ListPets)
             }
             Some(Method::CreatePet(request)) => {
-                let answered = core.answer_call(&CREATE_PET, context, || pet_store::add(core, request)).await;
+                let answered =
+                    core.calls.answer_call(&CREATE_PET, context, || pet_store::add(core, request)).await;
                 answered.map(Outcome::CreatePet)
             }
             Some(Method::ListOrders(request)) => {
                 let work = || store_service::page(core, request);
-                core.answer_call(&LIST_ORDERS, context, work).await.map(Outcome::ListOrders)
+                core.calls.answer_call(&LIST_ORDERS, context, work).await.map(Outcome::ListOrders)
             }
             None => Err(Status::unimplemented("no method that this core knows")),
         };

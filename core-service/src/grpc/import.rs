@@ -1,10 +1,11 @@
 //! `ImportPets`: a stream of chunks, each of which takes effect separately.
 
+use petstore_grpc_server::CallFault;
 use petstore_proto::v1::{ImportPetsRequest, ImportPetsResponse, RejectedLine};
 use tokio::time;
 use tonic::{Status, Streaming};
 
-use super::{call::Result, convert, limits::LIMITS};
+use super::{call::Result, convert, limits::BOUNDS};
 use crate::{
     Core,
     domain::{ImportChunk, ImportId, ImportProgress, PetStoreError, Violation},
@@ -57,17 +58,17 @@ async fn next(
 ) -> Result<Result<Option<ImportPetsRequest>, Status>> {
     time::timeout(core.import_idle_timeout, messages.message())
         .await
-        .map_err(|_| PetStoreError::DeadlineExceeded)
+        .map_err(|_| CallFault::DeadlineExceeded.into())
 }
 
 /// Runs a piece of a stream's work in its turn, with the deadline of a call. The stream only holds a permit
 /// meanwhile.
 async fn in_turn<T>(core: &Core, work: impl Future<Output = Result<T>>) -> Result<T> {
     let in_turn = async {
-        let _permit = core.capacity.chunks.acquire().await; // never closed
+        let _permit = core.chunks.acquire().await; // never closed
         work.await
     };
-    time::timeout(LIMITS.call_timeout, in_turn).await.map_err(|_| PetStoreError::DeadlineExceeded)?
+    time::timeout(BOUNDS.call_timeout, in_turn).await.map_err(|_| CallFault::DeadlineExceeded)?
 }
 
 fn invalid(violation: Violation) -> PetStoreError {

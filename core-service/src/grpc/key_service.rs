@@ -10,7 +10,7 @@ use super::{
     call::{Result, service},
     convert::{self, refuse},
     limits::LIMITS,
-    methods::Method,
+    methods::all_of_gateways,
 };
 use crate::Core;
 
@@ -40,7 +40,7 @@ async fn resolve(core: &Core, request: ResolveKeysRequest) -> Result<ResolveKeys
 async fn changes(core: &Core, request: ListChangesRequest) -> Result<ListChangesResponse> {
     Ok(ListChangesResponse {
         installation: core.installation().await?,
-        methods: Method::all_of_gateways().map(|method| method.path.to_owned()).collect(),
+        methods: all_of_gateways().map(|method| method.path.to_owned()).collect(),
         now_ms: Some(core.clock.now().as_i64()),
         takes_no_writes: core.store.database().takes_no_writes(),
         ..core.store.changes_after(request.after_revision, LIMITS.entries).await?

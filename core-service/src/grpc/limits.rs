@@ -1,18 +1,11 @@
 //! Limits of the gRPC services that no setting changes. Those that a process chooses are in
-//! [`GrpcServerLimits`](super::GrpcServerLimits).
-
-use std::time::Duration;
+//! `GrpcServerLimits`.
 
 const KIB: usize = 1024;
-const MIB: usize = 1024 * KIB;
 
-/// Maximum times, sizes and numbers. Sizes are in bytes.
+/// Maximum sizes, in bytes, and numbers.
 #[derive(Debug)]
-pub(super) struct Limits {
-    /// Time for a call, from its first byte, if its caller sets no shorter timeout, and for each step of a
-    /// stream.
-    pub(super) call_timeout: Duration,
-
+pub(super) struct MessageLimits {
     /// Size of a message of most methods, either way. A page of 100 pets with the longest names has 110 KiB.
     pub(super) message: usize,
     /// Size of a message of the methods that carry up to 1,000 pets. With the longest names those have 1.03
@@ -28,53 +21,29 @@ pub(super) struct Limits {
     /// Calls in one batch: as many as one connection could carry separately.
     pub(super) batch: usize,
 
-    /// Calls in flight that read pets and orders, and as many that change them: calls that wait for a lock of
-    /// the database take no permit of a read. Calls beyond a limit are refused at once.
-    pub(super) calls: usize,
-    /// Calls in flight of gateways about keys, bans and usage.
-    pub(super) internal_calls: usize,
-    /// Calls in flight of operators.
-    pub(super) operator_calls: usize,
     /// Calls in flight whose credential is not yet known to be an operator's.
     pub(super) guesses: usize,
-    /// Open import streams, most of which wait for their caller. Each holds one message at a time.
-    pub(super) imports: usize,
     /// Chunks of up to 1,000 pets that are written concurrently; others wait, in their order. These keep two
     /// CPU cores and a database busy, and leave connections for calls about single pets.
     pub(super) chunks: usize,
-
-    /// Messages of unanswered calls about pets and orders, alone or in batches. With those of imports, which
-    /// are limited in number, that makes 64 MiB.
-    pub(super) data_in_flight: usize,
-    /// Messages of unanswered calls of gateways and operators.
-    pub(super) internal_in_flight: usize,
-    /// Messages of unanswered calls of tools.
-    pub(super) tools_in_flight: usize,
-    /// Divisor of the three above for one connection, so that the rest is left to others.
-    pub(super) connection_share: usize,
 }
 
-pub(super) const LIMITS: Limits = Limits {
-    call_timeout: Duration::from_secs(5),
+pub(super) const LIMITS: MessageLimits = MessageLimits {
     message: 256 * KIB,
     bulk_message: 1_280 * KIB,
     keys_answer: 2_000 * KIB,
-    tool_message: KIB,
+    tool_message: BOUNDS.tool_message,
     entries: 1_000,
     batch: 128,
-    calls: 512,
-    internal_calls: 256,
-    operator_calls: 64,
     guesses: 1_024,
-    imports: 16,
     chunks: 4,
-    data_in_flight: 44 * MIB,
-    internal_in_flight: 16 * MIB,
-    tools_in_flight: 16 * MIB,
-    connection_share: 4,
 };
 
-const _: () = assert!(LIMITS.data_in_flight + LIMITS.bulk_message * LIMITS.imports <= 64 * MIB);
+/// Bounds of all calls. A call has its time from its first byte, unless its caller sets a shorter timeout.
+/// Each step of a stream has the same time.
+pub(super) const BOUNDS: petstore_grpc_server::Limits = petstore_grpc_server::Limits::DEFAULT;
+
+const _: () = assert!(BOUNDS.data_in_flight + LIMITS.bulk_message * BOUNDS.imports <= 64 * 1024 * KIB);
 // On one connection 8 of the largest messages, and 16 of a gateway's.
-const _: () = assert!(LIMITS.bulk_message * 8 <= LIMITS.data_in_flight / LIMITS.connection_share);
-const _: () = assert!(LIMITS.message * 16 <= LIMITS.internal_in_flight / LIMITS.connection_share);
+const _: () = assert!(LIMITS.bulk_message * 8 <= BOUNDS.data_in_flight / BOUNDS.connection_share);
+const _: () = assert!(LIMITS.message * 16 <= BOUNDS.internal_in_flight / BOUNDS.connection_share);

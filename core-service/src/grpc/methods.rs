@@ -2,53 +2,13 @@
 
 use std::time::Duration;
 
-use Callers::{Clients, Everyone, Operators};
-use Class::{Admin, Batch, Import, Internal, Read, Tool, Write};
+use petstore_grpc_server::{
+    Callers::{Clients, Everyone, Operators},
+    Class::{Admin, Batch, Import, Internal, Read, Tool, Write},
+    Method, Methods,
+};
 
-use super::limits::LIMITS;
-
-/// A method, or all other methods of a service.
-#[derive(Debug)]
-pub(super) struct Method {
-    /// `package.Service/Method`, or `package.Service/` for all other methods of a service.
-    pub(super) path: &'static str,
-    pub(super) callers: Callers,
-    pub(super) class: Class,
-    /// Largest message, in bytes.
-    pub(super) max_message: usize,
-    /// Time for a call. `None` for a stream of messages, which bounds its own steps.
-    pub(super) timeout: Option<Duration>,
-    /// `true` if gateways make the call in batches.
-    pub(super) is_batched: bool,
-}
-
-/// Access that a method requires.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Callers {
-    /// Any caller, such as load balancers and orchestrators, which have no credentials.
-    Everyone,
-    /// Callers with the credentials that the operator of the service requires.
-    Clients,
-    /// Operators, whose tokens are checked by the service.
-    Operators,
-}
-
-/// Kind of work of a call. Each kind has a separate capacity, so that a flood of one kind never leads to
-/// refusals of another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
-    Read,
-    Write,
-    Import,
-    /// Calls of operators.
-    Admin,
-    /// Calls of gateways about keys, bans and usage.
-    Internal,
-    /// Batches, each of whose calls takes capacity.
-    Batch,
-    /// Health and reflection.
-    Tool,
-}
+use super::limits::{BOUNDS, LIMITS};
 
 macro_rules! methods {
     ($(
@@ -64,7 +24,7 @@ macro_rules! methods {
         };)*
 
         /// Every method, and then the remaining methods of the services.
-        static METHODS: &[&Method] = &[$(&$name),*];
+        pub(super) static METHODS: Methods = Methods { rows: &[$(&$name),*], rest: &UNKNOWN };
     };
 }
 
@@ -92,42 +52,17 @@ methods! {
     UNKNOWN       ""                                              Clients   Tool     tool_message CALL, false;
 }
 
-const CALL: Option<Duration> = Some(LIMITS.call_timeout);
+const CALL: Option<Duration> = Some(BOUNDS.call_timeout);
 
-impl Method {
-    /// Returns a method of `AdminService`.
-    pub(super) const fn of_operators(path: &'static str) -> Self {
-        Self { path, ..ADMIN_SERVICE }
-    }
+/// Returns a method of `AdminService`.
+pub(super) const fn of_operators(path: &'static str) -> Method {
+    Method { path, ..ADMIN_SERVICE }
+}
 
-    /// Returns the method at the path of a request, or the entry for the other methods of its service.
-    pub(super) fn find(path: &str) -> &'static Self {
-        let path = path.strip_prefix('/').unwrap_or(path);
-        let fits = |method: &&Self| {
-            let is_method = !method.path.is_empty() && !method.path.ends_with(['/', '.']);
-            if is_method { path == method.path } else { path.starts_with(method.path) }
-        };
-        Self::all().find(fits).unwrap_or(&UNKNOWN)
-    }
-
-    /// Returns its name in metrics: without the service, but for operators, some of whose methods share names
-    /// with others. The other methods of a service have its name.
-    pub(super) fn name(&self) -> &'static str {
-        let separator = if self.callers == Operators { '.' } else { '/' };
-        let name = self.path.trim_end_matches(['/', '.']).rsplit(separator).next();
-        name.filter(|name| !name.is_empty()).unwrap_or("unknown")
-    }
-
-    /// Returns every method, and then the entries for the other methods of each service.
-    pub(super) fn all() -> impl Iterator<Item = &'static Self> {
-        METHODS.iter().copied()
-    }
-
-    /// Returns the methods that gateways call.
-    pub(super) fn all_of_gateways() -> impl Iterator<Item = &'static Self> {
-        let is_called = |method: &Self| method.is_batched || matches!(method.class, Internal | Batch);
-        Self::all().filter(move |method| is_called(method))
-    }
+/// Returns the methods that gateways call.
+pub(super) fn all_of_gateways() -> impl Iterator<Item = &'static Method> {
+    let is_called = |method: &&&Method| method.is_batched || matches!(method.class, Internal | Batch);
+    METHODS.rows.iter().filter(is_called).copied()
 }
 
 #[cfg(test)]
@@ -146,7 +81,7 @@ mod tests {
             for service in &file.service {
                 for method in &service.method {
                     let path = format!("{}.{}/{}", file.package(), service.name(), method.name());
-                    let found = Method::find(&format!("/{path}"));
+                    let found = METHODS.find(&format!("/{path}"));
                     if found.class == Admin {
                         continue;
                     }
@@ -156,7 +91,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(rows, METHODS.len() - 4, "every row is of a method, but those for the rest");
+        assert_eq!(rows, METHODS.rows.len() - 4, "every row is of a method, but those for the rest");
     }
 
     #[test]
@@ -168,21 +103,18 @@ mod tests {
             ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "grpc.reflection"),
             ("/other.Service/Call", "unknown"),
         ] {
-            assert_eq!(Method::find(path).name(), name);
+            assert_eq!(METHODS.find(path).name(), name);
         }
-        assert_eq!(
-            Method::of_operators("petstore.admin.v1.AdminService/GetUsage").name(),
-            "AdminService/GetUsage"
-        );
+        assert_eq!(of_operators("petstore.admin.v1.AdminService/GetUsage").name(), "AdminService/GetUsage");
     }
 
     #[test]
     fn an_unknown_method_needs_authentication() {
         for path in ["", "/", "/x", "/petstore.v1.PetStore/", "/petstore.v1.PetStore/GetPetX"] {
-            assert_eq!(Method::find(path).callers, Clients, "{path}");
+            assert_eq!(METHODS.find(path).callers, Clients, "{path}");
         }
-        assert_eq!(Method::find("/grpc.health.v1.Health/Watch").callers, Everyone);
-        assert_eq!(Method::find("/grpc.health.v1.HealthX/Watch").callers, Clients);
-        assert_eq!(Method::find("/petstore.admin.v1.AdminService/GetUsage").callers, Operators);
+        assert_eq!(METHODS.find("/grpc.health.v1.Health/Watch").callers, Everyone);
+        assert_eq!(METHODS.find("/grpc.health.v1.HealthX/Watch").callers, Clients);
+        assert_eq!(METHODS.find("/petstore.admin.v1.AdminService/GetUsage").callers, Operators);
     }
 }

@@ -30,9 +30,9 @@ service! {
         &self,
         request: Request<Streaming<ImportPetsRequest>>,
     ) -> Result<Response<ImportPetsResponse>, Status> {
-        let capacity = self.capacity.of(IMPORT_PETS.class);
+        let capacity = self.calls.capacity().of(IMPORT_PETS.class);
         let import = |messages| Box::pin(import(self, messages));
-        let answer = self.answer(capacity, &IMPORT_PETS, request, import).await?;
+        let answer = self.calls.answer(capacity, &IMPORT_PETS, request, import).await?;
         let (metadata, result, extensions) = answer.into_parts();
         Ok(Response::from_parts(metadata, result?, extensions))
     }
@@ -65,7 +65,7 @@ pub(super) async fn pet(core: &Core, request: GetPetRequest) -> Result<GetPetRes
 
 async fn add_batch(core: &Core, request: BatchCreatePetsRequest) -> Result<BatchCreatePetsResponse> {
     let batch = convert::batch(request)?;
-    let _permit = core.capacity.chunks.acquire().await; // never closed
+    let _permit = core.chunks.acquire().await; // never closed
     let pets = core.store.insert_pets(batch).await?;
     Ok(BatchCreatePetsResponse { pets: pets.into_iter().map(convert::pet).collect() })
 }

@@ -15,6 +15,8 @@ use tonic::{
 use tonic_types::StatusExt;
 use tower::{ServiceBuilder, util::BoxCloneSyncService};
 
+use petstore_grpc_server::Class;
+
 use super::*;
 use crate::store::test_support::{Home, lock_for_writing, new_store};
 
@@ -72,7 +74,7 @@ impl Shop {
         let stopped = async { stopped.await.unwrap_or_default() };
         let (listener, security) = (Listener::Tcp(listener), Security::default());
         let limits = GrpcServerLimits { connections: 1_024, connection_age, drain_deadline };
-        let task = tokio::spawn(serve(listener, security, self.core.clone(), Box::pin(stopped), limits));
+        let task = tokio::spawn(serve(listener, security, &self.core, Box::pin(stopped), limits));
         Server { address, stop, task }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use petstore_core::grpc::{Security, TlsFiles};
 use petstore_core_client::{CoreAddress, CoreTls, CoreTransport, InvalidCoreAddress};
+use petstore_grpc_server::{Security, TlsFiles};
 
 use super::{
     GrpcAddr, InvalidSetting, TokenSettings, files,

@@ -5,7 +5,7 @@ mod unix;
 use std::{fmt, io, net::SocketAddr};
 
 use petstore_command_line::output::reason;
-use petstore_core::grpc;
+use petstore_grpc_server::Listener;
 use petstore_http_server::{Certificate, CertificateFiles};
 use petstore_settings::{EdgeSettings, GrpcAddr, InvalidSetting, ListenAddr};
 use tokio::{net::TcpListener, task::spawn_blocking};
@@ -23,7 +23,7 @@ pub(crate) struct Bound {
 /// Bound port or socket of gRPC.
 #[derive(Debug)]
 pub(crate) struct BoundGrpc {
-    pub(crate) listener: grpc::Listener,
+    pub(crate) listener: Listener,
     pub(crate) addr: GrpcAddr,
     /// Socket file, dropped when the socket is no longer served.
     pub(crate) file: Option<SocketFile>,
@@ -46,13 +46,13 @@ pub(crate) async fn bind_grpc(addr: &GrpcAddr) -> Result<BoundGrpc, ProcessError
     let (listener, addr, file) = match addr {
         GrpcAddr::Tcp(addr) => {
             let Bound { listener, addr } = bind(setting, addr).await?;
-            (grpc::Listener::Tcp(listener), GrpcAddr::Tcp(addr.into()), None)
+            (Listener::Tcp(listener), GrpcAddr::Tcp(addr.into()), None)
         }
         GrpcAddr::Unix(path) => {
             let wanted = path.clone();
             let bound = spawn_blocking(move || unix::bind(&wanted)).await.map_err(io::Error::other).flatten();
             let (listener, file) = bound.map_err(|error| refused(setting, addr, &error))?;
-            (grpc::Listener::Unix(listener), addr.clone(), Some(file))
+            (Listener::Unix(listener), addr.clone(), Some(file))
         }
     };
     Ok(BoundGrpc { listener, addr, file })

@@ -7,14 +7,11 @@ use parking_lot::RwLock;
 use petstore_admin_web::DOCS_PAGE;
 use petstore_clock::Clock;
 use petstore_command_line::partial_file::folder_of;
-use petstore_core::{
-    Core,
-    grpc::{self, Security},
-    store::Store,
-};
+use petstore_core::{Core, grpc, store::Store};
 use petstore_core_client::CoreTransport;
 use petstore_database::DatabaseUrl;
 use petstore_gateway::{Gateway, RestApp};
+use petstore_grpc_server::{GrpcServerLimits, Security};
 use petstore_http_server::{ConnectionMetrics, ConnectionSlots, Server, ServerLimits};
 use petstore_rate_limit::{
     InProcessLimiter, RateLimiter, RedisLimiter, ResilienceSettings, ResilientLimiter, redis_metrics,
@@ -171,14 +168,14 @@ impl Process {
         self.add("the core's background work", Phase::ClosingBackground, |end| {
             Box::pin(background.run_background(end).map(Ok))
         });
-        let limits = grpc::GrpcServerLimits {
+        let limits = GrpcServerLimits {
             connections: self.connection_limits.grpc,
             connection_age: settings.grpc_connection_age,
             drain_deadline: self.drain_deadline,
         };
         self.add("the gRPC port", Phase::ClosingGrpc, |end| {
             Box::pin(async move {
-                let ended = grpc::serve(listener, security, core, end, limits).await;
+                let ended = grpc::serve(listener, security, &core, end, limits).await;
                 let removed = spawn_blocking(|| drop(file)).await;
                 ended.and(removed.map_err(io::Error::other))
             })

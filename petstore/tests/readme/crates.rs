@@ -16,10 +16,7 @@ const RESTRICTED: &[(&str, &[&str])] = &[
     ("axum", &["admin/web", "crates/http-server", "petstore", "rest-gateway"]),
     ("petstore-admin-commands", &["petstore", "testing/fuzz"]),
     ("petstore-admin-web", &["admin/commands", "petstore", "testing/fuzz"]),
-    (
-        "petstore-core",
-        &["admin/commands", "petstore", "petstore/settings", "testing/fuzz", "testing/testkit"],
-    ),
+    ("petstore-core", &["admin/commands", "petstore", "testing/fuzz", "testing/testkit"]),
     ("petstore-migrations", &["core-service"]),
     ("petstore-settings", &["admin/commands", "petstore", "testing/testkit"]),
     ("redis", &["crates/rate-limit"]),

@@ -8,7 +8,7 @@ use std::{
 use crate::files;
 
 /// Crates, whose code is in `src` below.
-pub(crate) const CRATES: [&str; 22] = [
+pub(crate) const CRATES: [&str; 23] = [
     "admin/commands",
     "admin/web",
     "core-service",
@@ -18,6 +18,7 @@ pub(crate) const CRATES: [&str; 22] = [
     "crates/command-line",
     "crates/core-client",
     "crates/database",
+    "crates/grpc-server",
     "crates/http-server",
     "crates/key-cache",
     "crates/plans",

@@ -5,17 +5,14 @@ use std::net::IpAddr;
 use http::HeaderMap;
 use petstore_api_key::{OperatorToken, bearer};
 use petstore_clock::UnixMillis;
+use petstore_grpc_server::{CallId, Method, Peer};
 use tonic::{Request, Response, Status, metadata::MetadataMap};
 
 use super::convert;
 use crate::{
     Core,
     domain::{AccountId, Actor, Operator, PetStoreError, Role},
-    grpc::{
-        access::Peer,
-        call::{CallId, Result},
-        methods::Method,
-    },
+    grpc::call::Result,
 };
 
 /// Metadata in which a gateway sends the address of its client.
@@ -95,9 +92,11 @@ impl Core {
         let is_known =
             origin.is_local || origin.token.as_ref().is_some_and(|token| self.guesses.knows(token.digest()));
         // Possible guesses have a separate capacity, so that they take none from known operators.
-        let capacity = if is_known { &self.capacity.operators } else { &self.capacity.guesses };
+        let capacity =
+            if is_known { self.calls.capacity().of(called.class) } else { self.guesses.capacity() };
         let mut name = None;
         let answered = self
+            .calls
             .answer(capacity, called, request, |message| async {
                 let now = self.clock.now();
                 let operator = self.authenticate(rpc, &origin, now).await?;

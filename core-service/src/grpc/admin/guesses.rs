@@ -15,9 +15,12 @@ use std::{
 use parking_lot::{Mutex, RwLock};
 use petstore_api_key::KeyDigest;
 use petstore_clock::{UnixMillis, whole_secs};
-use tokio::time::{Instant, sleep_until};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, sleep_until},
+};
 
-use crate::domain::PetStoreError;
+use crate::{domain::PetStoreError, grpc::limits::LIMITS};
 
 /// Minimum interval between two readings of the list of credentials.
 const LIST_INTERVAL: Duration = Duration::from_millis(100);
@@ -29,11 +32,13 @@ const WINDOW: Duration = Duration::from_mins(1);
 const MAX_ADDRESSES: usize = 10_000;
 
 /// Credentials that were valid recently, and the failed attempts of each address. Clones share them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Guesses(Arc<State>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
+    /// Permits of calls whose credential is not yet known.
+    capacity: Semaphore,
     valid: RwLock<HashSet<KeyDigest>>,
     /// Time at which the list was read. Locked while it is read again, so that all waiting calls share it.
     listed: tokio::sync::Mutex<Option<Instant>>,
@@ -54,7 +59,23 @@ pub(super) struct Failure {
     pub(super) is_logged: bool,
 }
 
+impl Default for Guesses {
+    fn default() -> Self {
+        Self(Arc::new(State {
+            capacity: Semaphore::new(LIMITS.guesses),
+            valid: RwLock::default(),
+            listed: tokio::sync::Mutex::default(),
+            failures: Mutex::default(),
+        }))
+    }
+}
+
 impl Guesses {
+    /// Returns the permits of calls whose credential is not yet known to be an operator's.
+    pub(super) fn capacity(&self) -> &Semaphore {
+        &self.0.capacity
+    }
+
     /// Returns `true` if the credential was valid recently, so that it is looked up without a fresh list.
     pub(super) fn knows(&self, digest: KeyDigest) -> bool {
         self.0.valid.read().contains(&digest)

@@ -1,5 +1,3 @@
-use std::future;
-
 use petstore_proto::{internal::v1::ListChangesRequest, v1::ListPetsRequest};
 
 use super::*;
@@ -27,43 +25,10 @@ async fn the_callers_deadline_holds_on_both_transports() {
 }
 
 #[tokio::test]
-async fn a_call_with_a_late_message_has_less_time_left() {
-    let shop = Shop::open().await;
-    let begin = time::Instant::now();
-    let mut request = Request::new(());
-    let first_byte = begin.checked_sub(Duration::from_millis(4_900)).unwrap();
-    request.extensions_mut().insert(call::CallBegin(first_byte));
-    let error = shop
-        .core
-        .answer::<_, (), _>(&shop.core.capacity.reads, &methods::GET_PET, request, async |()| {
-            future::pending().await
-        })
-        .await;
-    assert_eq!(error.unwrap_err().code(), Code::DeadlineExceeded);
-    assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
-}
-
-#[tokio::test]
-async fn a_panic_is_one_failed_call() {
-    let shop = Shop::open().await;
-    let error = shop
-        .core
-        .answer::<_, (), _>(&shop.core.capacity.reads, &methods::GET_PET, Request::new(()), async |()| {
-            panic!("planted")
-        })
-        .await
-        .unwrap_err();
-    assert_eq!(verdict(&error), refused(Code::Internal, "INTERNAL", "the service failed to answer"));
-    shop.core
-        .answer(&shop.core.capacity.reads, &methods::GET_PET, Request::new(()), async |()| Ok(()))
-        .await
-        .unwrap();
-}
-
-#[tokio::test]
 async fn calls_over_the_cores_capacity_are_refused_at_once() {
     let shop = Shop::open().await;
-    let all = shop.core.capacity.writes.acquire_many(u32::try_from(LIMITS.calls).unwrap()).await;
+    let all =
+        shop.core.calls.capacity().of(Class::Write).acquire_many(u32::try_from(BOUNDS.calls).unwrap()).await;
     assert_overloaded(&shop.client().create_pet(new_pet("Rex", PetStatus::Sold)).await.unwrap_err());
     shop.client().list_pets(ListPetsRequest::default()).await.expect("reads are still answered");
     shop.keys().list_changes(ListChangesRequest::default()).await.expect("gateways are still answered");
@@ -74,8 +39,8 @@ async fn calls_over_the_cores_capacity_are_refused_at_once() {
 #[tokio::test]
 async fn calls_of_gateways_over_the_cores_capacity_are_refused() {
     let shop = Shop::open().await;
-    let permits = u32::try_from(LIMITS.internal_calls).unwrap();
-    let _all = shop.core.capacity.internal_calls.acquire_many(permits).await;
+    let permits = u32::try_from(BOUNDS.internal_calls).unwrap();
+    let _all = shop.core.calls.capacity().of(Class::Internal).acquire_many(permits).await;
     assert_overloaded(&shop.keys().list_changes(ListChangesRequest::default()).await.unwrap_err());
     shop.client().create_pet(new_pet("Rex", PetStatus::Sold)).await.unwrap();
 }

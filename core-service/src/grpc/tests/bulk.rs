@@ -92,7 +92,7 @@ async fn a_stream_has_its_callers_deadline() {
 #[tokio::test]
 async fn bulk_calls_wait_and_leave_capacity_to_others() {
     let shop = Shop::open().await;
-    let all = shop.core.capacity.chunks.acquire_many(u32::try_from(LIMITS.chunks).unwrap()).await.unwrap();
+    let all = shop.core.chunks.acquire_many(u32::try_from(LIMITS.chunks).unwrap()).await.unwrap();
     let mut client = shop.client();
     let batch = BatchCreatePetsRequest { requests: vec![new_pet("Rex", PetStatus::Sold)] };
     let meanwhile = async {

@@ -66,7 +66,7 @@ async fn an_idle_stream_of_reflection_is_ended_and_so_delays_no_drain() {
     let mut answers =
         client.server_reflection_info(futures_util::stream::pending()).await.unwrap().into_inner();
     assert!(server.stop().await < Duration::from_secs(30));
-    assert!(begin.elapsed() >= LIMITS.call_timeout, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() >= BOUNDS.call_timeout, "{:?}", begin.elapsed());
     assert!(answers.message().await.is_ok_and(|end| end.is_none()));
 }
 
@@ -78,7 +78,7 @@ async fn a_drain_lets_calls_finish_and_ends_without_waiting_for_its_deadline() {
     client.create_pet(new_pet("Rex", PetStatus::Sold)).await.unwrap(); // the connection stands
     let lock = lock_for_writing(&shop.home.url()).await;
     let call = tokio::spawn(async move { client.create_pet(new_pet("Rex", PetStatus::Sold)).await });
-    while shop.core.capacity.writes.available_permits() == LIMITS.calls {
+    while shop.core.calls.capacity().of(Class::Write).available_permits() == BOUNDS.calls {
         tokio::task::yield_now().await; // until the call is in flight
     }
     let address = server.address;

@@ -1,11 +1,13 @@
-//! The gRPC server on a socket, with services for tools such as grpcurl: health, which follows the store
+//! The gRPC server on a socket, with services for tools such as grpcurl: health, which follows a probe
 //! (`grpc.health.v1.Health`), and reflection of the public contract (`grpc.reflection.v1` and `v1alpha`).
 
 use std::{
     convert::Infallible,
+    fmt,
     future::{pending, ready},
     io,
     pin::pin,
+    sync::Arc,
     time::Duration,
 };
 
@@ -13,12 +15,6 @@ use futures_util::{
     FutureExt, Stream, StreamExt,
     future::BoxFuture,
     stream::{self, BoxStream},
-};
-use petstore_database::{Database, PING_TIMEOUT};
-use petstore_proto::{
-    FILE_DESCRIPTOR_SET,
-    admin::v1::admin_service_server,
-    v1::{pet_store_server, store_service_server},
 };
 use prost::Message;
 use prost_types::FileDescriptorSet;
@@ -38,8 +34,12 @@ use tonic_health::{
 use tonic_reflection::server::Builder;
 use tower::Service;
 
-use super::{Listener, Security, connection, connection::Connection, limits::LIMITS, receive, services};
-use crate::Core;
+use crate::{
+    access::Security,
+    call::Calls,
+    connection::{self, Connection, Listener},
+    receive,
+};
 
 /// Maximum number of calls in flight on one connection: room for a gateway's reads and writes, 128 each, as
 /// batches of one call.
@@ -59,6 +59,31 @@ pub struct GrpcServerLimits {
     pub drain_deadline: Duration,
 }
 
+/// Returns `true` if calls can be answered. It is asked once a second, and must end by itself.
+pub type Probe = Arc<dyn Fn() -> BoxFuture<'static, bool> + Send + Sync>;
+
+/// The services of a server, and what it needs to serve them.
+pub struct Served {
+    /// The services.
+    pub routes: Routes,
+    /// Their bounds.
+    pub calls: Calls,
+    /// Services whose health is reported, in addition to that of the server as a whole.
+    pub public: &'static [&'static str],
+    /// Encoded `FileDescriptorSet` that reflection shows.
+    pub descriptors: &'static [u8],
+    /// Beginning of the packages that reflection does not show.
+    pub hidden: &'static str,
+    /// Health of the services.
+    pub probe: Probe,
+}
+
+impl fmt::Debug for Served {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Served").finish_non_exhaustive()
+    }
+}
+
 /// Serves every service, with health and reflection, to callers that `security` admits, until `shutdown`.
 /// Then it accepts no more connections and sends GOAWAY to clients. The calls in flight have
 /// [`GrpcServerLimits::drain_deadline`] to end before they are cut off.
@@ -69,21 +94,23 @@ pub struct GrpcServerLimits {
 pub fn serve(
     listener: Listener,
     security: Security,
-    core: Core,
+    served: Served,
     shutdown: BoxFuture<'static, ()>,
     limits: GrpcServerLimits,
 ) -> BoxFuture<'static, io::Result<()>> {
     // Boxed so that it is compiled with this crate.
     Box::pin(async move {
-        let (routes, health) = add_tools(services(&core), core.store.database().clone()).await;
+        let calls = served.calls.clone();
+        let (routes, health) = add_tools(served).await;
         let (draining, drain_begins) = oneshot::channel();
         let shutdown = async move {
             health.follow(shutdown).await;
             let _ = draining.send(()); // there is no receiver if the server has failed
         };
 
-        let (connections, close_all) = connection::accept(listener, limits.connections, shutdown);
-        let service = receive::guarded(routes.prepare(), security.clone(), core.calls.clone());
+        let (connections, close_all) =
+            connection::accept(listener, limits.connections, calls.limits, shutdown);
+        let service = receive::guarded(routes.prepare(), security.clone(), calls);
         let mut serving = pin!(serve_each(connections, service, security, limits.connection_age));
 
         let drained = async {
@@ -159,33 +186,28 @@ async fn serve_each<S>(
     drain.closed().await;
 }
 
-/// The server as a whole, and its public services.
-const SERVICES: [&str; 4] = [
-    "",
-    pet_store_server::SERVICE_NAME,
-    store_service_server::SERVICE_NAME,
-    admin_service_server::SERVICE_NAME,
-];
-
-/// Reporter of the health of the store.
-struct Health {
-    database: Database,
+/// Reporter of the health of the services.
+struct HealthReport {
+    probe: Probe,
+    services: &'static [&'static str],
     reporter: HealthReporter,
     last: ServingStatus,
 }
 
 /// Adds health, with its initial status, and reflection.
-async fn add_tools(routes: Routes, database: Database) -> (Routes, Health) {
+async fn add_tools(served: Served) -> (Routes, HealthReport) {
+    let Served { routes, calls, public, descriptors, hidden, probe } = served;
     let reporter = HealthReporter::new();
     let service = HealthServer::new(PortHealth(HealthService::from_health_reporter(reporter.clone())));
-    let mut health = Health { database, reporter, last: ServingStatus::Unknown };
+    let mut health = HealthReport { probe, services: public, reporter, last: ServingStatus::Unknown };
     health.update().await;
-    let routes = routes.add_service(service.max_decoding_message_size(LIMITS.tool_message));
-    (with_reflection(routes), health)
+    let size = calls.limits.tool_message;
+    let routes = routes.add_service(service.max_decoding_message_size(size));
+    (with_reflection(routes, descriptors, hidden, size), health)
 }
 
-impl Health {
-    /// Pings the store every second until `shutdown`, and reports changes of its status. Then reports that
+impl HealthReport {
+    /// Asks the probe every second until `shutdown`, and reports changes of its status. Then reports that
     /// the server is going away, and ends the streams of clients that watch, which would hold up the drain.
     async fn follow(mut self, shutdown: impl Future<Output = ()>) {
         tokio::select! {
@@ -193,7 +215,7 @@ impl Health {
             () = shutdown => {}
         }
         self.report(ServingStatus::NotServing).await;
-        for service in SERVICES {
+        for service in self.names() {
             self.reporter.clear_service_status(service).await;
         }
     }
@@ -203,9 +225,6 @@ impl Health {
             time::sleep(Duration::from_secs(1)).await;
             let last = self.last;
             self.update().await;
-            if self.last == ServingStatus::Serving {
-                self.database.check_writes().await;
-            }
             match self.last {
                 status if status == last => {}
                 ServingStatus::Serving => tracing::info!("the store answers again"),
@@ -214,21 +233,22 @@ impl Health {
         }
     }
 
-    /// Pings the store, and reports its status if that has changed. A store that takes longer than a second
-    /// counts as not serving. One that only takes no writes is serving: its reads work, and other cores have
-    /// the same database.
+    /// Asks the probe, and reports its status if that has changed.
     async fn update(&mut self) {
-        let answer = time::timeout(PING_TIMEOUT, self.database.ping()).await;
-        let is_serving = answer.is_ok_and(|pong| pong.is_ok());
-        let status = if is_serving { ServingStatus::Serving } else { ServingStatus::NotServing };
+        let status = if (self.probe)().await { ServingStatus::Serving } else { ServingStatus::NotServing };
         if status != self.last {
             self.report(status).await;
             self.last = status;
         }
     }
 
+    /// Returns the names of the server as a whole, and of its public services.
+    fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
+        [""].into_iter().chain(self.services.iter().copied())
+    }
+
     async fn report(&self, status: ServingStatus) {
-        for service in SERVICES {
+        for service in self.names() {
             self.reporter.set_service_status(service, status).await;
         }
     }
@@ -269,12 +289,12 @@ impl HealthRpc for PortHealth {
 }
 
 /// Adds reflection. It is only a convenience, so a fault in it stops nothing else.
-fn with_reflection(routes: Routes) -> Routes {
-    let Ok(mut public) = FileDescriptorSet::decode(FILE_DESCRIPTOR_SET) else {
+fn with_reflection(routes: Routes, descriptors: &[u8], hidden: &str, size: usize) -> Routes {
+    let Ok(mut public) = FileDescriptorSet::decode(descriptors) else {
         tracing::error!("reflection is off: the descriptors cannot be read");
         return routes;
     };
-    public.file.retain(|file| !file.package().starts_with("petstore.internal."));
+    public.file.retain(|file| !file.package().starts_with(hidden));
     let builder = || {
         Builder::configure()
             .register_file_descriptor_set(public.clone())
@@ -283,8 +303,8 @@ fn with_reflection(routes: Routes) -> Routes {
     };
     match (builder().build_v1(), builder().build_v1alpha()) {
         (Ok(v1), Ok(v1alpha)) => routes
-            .add_service(v1.max_decoding_message_size(LIMITS.tool_message))
-            .add_service(v1alpha.max_decoding_message_size(LIMITS.tool_message)),
+            .add_service(v1.max_decoding_message_size(size))
+            .add_service(v1alpha.max_decoding_message_size(size)),
         (Err(error), _) | (_, Err(error)) => {
             tracing::error!(%error, "reflection is off: the descriptors cannot be read");
             routes

@@ -8,25 +8,33 @@ use std::sync::{
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::{limits::LIMITS, methods::Class};
+use crate::{limits::Limits, methods::Class};
 
 /// Permits for each kind of work. None is ever closed.
 #[derive(Debug)]
-pub(crate) struct Capacity {
-    pub(super) reads: Semaphore,
-    pub(super) writes: Semaphore,
-    pub(super) internal_calls: Semaphore,
-    pub(super) operators: Semaphore,
-    pub(super) guesses: Semaphore,
+pub struct Capacity {
+    reads: Semaphore,
+    writes: Semaphore,
+    internal_calls: Semaphore,
+    operators: Semaphore,
     /// Open streams.
     imports: Semaphore,
-    /// Held by a stream only while it writes.
-    pub(super) chunks: Semaphore,
 }
 
 impl Capacity {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self {
+            reads: Semaphore::new(limits.calls),
+            writes: Semaphore::new(limits.calls),
+            internal_calls: Semaphore::new(limits.internal_calls),
+            operators: Semaphore::new(limits.operator_calls),
+            imports: Semaphore::new(limits.imports),
+        }
+    }
+
     /// Returns the permits of a class.
-    pub(super) fn of(&self, class: Class) -> &Semaphore {
+    #[must_use]
+    pub fn of(&self, class: Class) -> &Semaphore {
         match class {
             Class::Read | Class::Batch | Class::Tool => &self.reads,
             Class::Write => &self.writes,
@@ -37,27 +45,13 @@ impl Capacity {
     }
 }
 
-impl Default for Capacity {
-    fn default() -> Self {
-        Self {
-            reads: Semaphore::new(LIMITS.calls),
-            writes: Semaphore::new(LIMITS.calls),
-            internal_calls: Semaphore::new(LIMITS.internal_calls),
-            operators: Semaphore::new(LIMITS.operator_calls),
-            guesses: Semaphore::new(LIMITS.guesses),
-            imports: Semaphore::new(LIMITS.imports),
-            chunks: Semaphore::new(LIMITS.chunks),
-        }
-    }
-}
-
 /// Bytes of calls that are not answered yet, by kind: a flood of one kind never leads to refusals of another,
 /// least of all of health. Clones share them; none is ever closed.
 #[derive(Clone, Debug)]
 pub(super) struct Budgets {
-    /// Calls about pets and orders.
+    /// Calls that read or write.
     data: Arc<Semaphore>,
-    /// Calls of gateways and operators.
+    /// Calls of other processes of the service and of operators.
     internal: Arc<Semaphore>,
     /// Health, which every peer may call, and reflection.
     tools: Arc<Semaphore>,
@@ -65,12 +59,12 @@ pub(super) struct Budgets {
 
 impl Budgets {
     /// Returns the budgets of the server, or with `divisor` the share of one connection.
-    pub(super) fn divided_by(divisor: usize) -> Self {
+    pub(super) fn new(limits: &Limits, divisor: usize) -> Self {
         let budget = |bytes: usize| Arc::new(Semaphore::new(bytes / divisor));
         Self {
-            data: budget(LIMITS.data_in_flight),
-            internal: budget(LIMITS.internal_in_flight),
-            tools: budget(LIMITS.tools_in_flight),
+            data: budget(limits.data_in_flight),
+            internal: budget(limits.internal_in_flight),
+            tools: budget(limits.tools_in_flight),
         }
     }
 
@@ -131,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_one_kind_leaves_the_others_their_budget() {
-        let budgets = Budgets::divided_by(LIMITS.connection_share);
+        let budgets = Budgets::new(&Limits::DEFAULT, Limits::DEFAULT.connection_share);
         let kinds = [Class::Read, Class::Internal, Class::Tool];
         for (at, kind) in kinds.into_iter().enumerate() {
             let budget = budgets.of(kind);

@@ -13,7 +13,7 @@ use tonic::{
     transport::{Certificate, Identity, Server, ServerTlsConfig, server::TlsConnectInfo},
 };
 
-use super::{connection::ConnectionInfo, methods::Callers};
+use crate::{connection::ConnectionInfo, methods::Callers};
 
 /// Protection of the gRPC port. By default there is none: then only local users should be able to reach it.
 #[derive(Clone, Debug, Default)]
@@ -67,10 +67,11 @@ const REFUSAL_LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Caller of a request on a socket.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Peer {
-    pub(super) address: Option<IpAddr>,
-    /// `true` for a caller that has proved to be a gateway.
-    pub(super) is_gateway: bool,
+pub struct Peer {
+    /// Address; `None` for a Unix socket.
+    pub address: Option<IpAddr>,
+    /// `true` for a caller that has proved to be a process of the service.
+    pub is_gateway: bool,
 }
 
 impl Security {

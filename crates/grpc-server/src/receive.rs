@@ -22,27 +22,26 @@ use tokio::time::{Instant, Sleep, sleep, timeout_at};
 use tonic::{Code, Status, body::Body, service::Routes};
 use tower::{Service, service_fn};
 
-use super::{
+use crate::{
     access::{RefusalLog, Security},
-    call::{CallBegin, CallContext, CallId, CallMetrics},
+    call::{CallBegin, CallContext, CallId, Calls},
     capacity::{Budgets, HeldBytes},
     connection::ConnectionInfo,
-    limits::LIMITS,
+    error::CallFault,
     methods::{Class, Method},
-    status,
 };
-use crate::domain::PetStoreError;
 
 /// Returns the service of a port: the routes, within the limits, for callers that `security` admits.
 pub(super) fn guarded(
     routes: Routes,
     security: Security,
-    calls: CallMetrics,
+    calls: Calls,
 ) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
 + Clone
 + Send
 + 'static {
-    let shared = Arc::new((security, calls, Budgets::divided_by(1), RefusalLog::default()));
+    let budgets = Budgets::new(calls.limits, 1);
+    let shared = Arc::new((security, calls, budgets, RefusalLog::default()));
     service_fn(move |mut request: Request<Body>| {
         let begin = Instant::now();
         let (mut routes, shared) = (routes.clone(), Arc::clone(&shared));
@@ -53,7 +52,7 @@ pub(super) fn guarded(
             if !is_grpc(request.headers()) {
                 return Ok(unsupported_media_type());
             }
-            let method = Method::find(request.uri().path());
+            let method = calls.methods.find(request.uri().path());
             match security.check(method.callers, &request) {
                 Ok(Some(peer)) => drop(request.extensions_mut().insert(peer)),
                 Ok(None) => {}
@@ -73,7 +72,7 @@ pub(super) fn guarded(
             let call = Arc::new(Call { method, id, begin, calls: calls.clone(), is_compressed, held });
             if CallContext::has_malformed_timeout(request.headers()) {
                 let fault = "grpc-timeout must be 1 to 8 digits and one of the units H, M, S, m, u, n";
-                return Ok(call.refuse(&PetStoreError::InvalidCall(fault.to_owned())).into_http());
+                return Ok(call.refuse(CallFault::InvalidCall(fault.to_owned())).into_http());
             }
             let of_body = Arc::clone(&call);
             // The parsed message stays in memory until the call is answered: `call` holds its bytes.
@@ -84,7 +83,7 @@ pub(super) fn guarded(
             // Once the message is complete, the call itself answers in time, for which it has this much more.
             match timeout_at(begin + timeout + Duration::from_millis(100), answer).await {
                 Ok(answer) => Ok(call.with_reason(answer?)),
-                Err(_) => Ok(call.refuse(&PetStoreError::DeadlineExceeded).into_http()),
+                Err(_) => Ok(call.refuse(CallFault::DeadlineExceeded).into_http()),
             }
         }))
     })
@@ -96,7 +95,7 @@ struct Call {
     method: &'static Method,
     id: Option<CallId>,
     begin: Instant,
-    calls: CallMetrics,
+    calls: Calls,
     /// `true` if the caller declares an encoding of its messages.
     is_compressed: bool,
     /// Held until the call is answered, however it ends.
@@ -104,16 +103,9 @@ struct Call {
 }
 
 impl Call {
-    /// Returns the status for a call whose message is not received. Any caller could repeat it at will, so no
-    /// log line is above debug.
-    fn refuse(&self, error: &PetStoreError) -> Status {
-        tracing::debug!(rpc = self.method.path, "a call failed before its message was complete: {error}");
-        self.calls.answered(self.method, self.begin.elapsed(), Some(error));
-        let mut status = status::without_log(self.id.as_ref().map(CallId::as_str), error);
-        if let Some(id) = self.id.clone() {
-            id.write(status.metadata_mut());
-        }
-        status
+    /// Returns the status for a call whose message is not received.
+    fn refuse(&self, fault: CallFault) -> Status {
+        self.calls.refuse(self.method, self.begin.elapsed(), self.id.as_ref(), fault)
     }
 
     /// Returns the answer, with a reason if tonic itself refused the call: it sends a status alone.
@@ -122,18 +114,18 @@ impl Call {
         if !status.details().is_empty() {
             return answer;
         }
-        let error = match status.code() {
-            Code::Unimplemented if self.is_compressed => PetStoreError::CompressedMessage,
-            Code::Unimplemented => PetStoreError::UnknownMethod,
-            Code::OutOfRange => PetStoreError::MessageTooLarge { max: self.method.max_message },
+        let fault = match status.code() {
+            Code::Unimplemented if self.is_compressed => CallFault::CompressedMessage,
+            Code::Unimplemented => CallFault::UnknownMethod,
+            Code::OutOfRange => CallFault::MessageTooLarge { max: self.method.max_message },
             // tonic cannot decode the message, or there is none. A method's own fault has a reason.
             Code::Internal => {
-                PetStoreError::InvalidCall(format!("the message cannot be read: {}", status.message()))
+                CallFault::InvalidCall(format!("the message cannot be read: {}", status.message()))
             }
             _ => return answer,
         };
         // tonic's other fields stay, such as grpc-accept-encoding.
-        answer.headers_mut().extend(self.refuse(&error).into_http::<()>().into_parts().0.headers);
+        answer.headers_mut().extend(self.refuse(fault).into_http::<()>().into_parts().0.headers);
         answer
     }
 }
@@ -174,7 +166,7 @@ impl http_body::Body for ReceivedBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let overloaded = |call: &Call| Poll::Ready(Some(Err(call.refuse(&PetStoreError::Overloaded))));
+        let overloaded = |call: &Call| Poll::Ready(Some(Err(call.refuse(CallFault::Overloaded))));
         if self.is_refused {
             return overloaded(&self.call);
         }
@@ -182,9 +174,10 @@ impl http_body::Body for ReceivedBody {
         if polled.is_ready() {
             self.idle = None;
         } else if self.call.method.class == Class::Tool {
-            let idle = self.idle.get_or_insert_with(|| Box::pin(sleep(LIMITS.call_timeout)));
+            let timeout = self.call.calls.limits.call_timeout;
+            let idle = self.idle.get_or_insert_with(|| Box::pin(sleep(timeout)));
             if idle.as_mut().poll(context).is_ready() {
-                return Poll::Ready(Some(Err(self.call.refuse(&PetStoreError::DeadlineExceeded))));
+                return Poll::Ready(Some(Err(self.call.refuse(CallFault::DeadlineExceeded))));
             }
         }
         // A stream, which has no timeout for all of it, holds one message at a time, and imports are limited

@@ -19,9 +19,9 @@ use tokio::{
 use tokio_io_timeout::TimeoutStream;
 use tonic::transport::server::Connected;
 
-use super::{capacity::Budgets, limits::LIMITS};
+use crate::{capacity::Budgets, limits::Limits};
 
-/// Listener, bound by the process that calls [`serve`](super::serve).
+/// Listener, bound by the process that calls [`serve`](crate::serve).
 #[derive(Debug)]
 pub enum Listener {
     /// A TCP port.
@@ -60,6 +60,7 @@ const LAST_ACCEPTS: Duration = Duration::from_millis(10);
 pub(super) fn accept(
     listener: Listener,
     at_once: usize,
+    limits: &'static Limits,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> (impl Stream<Item = Connection>, CloseAll) {
     let (close_all, uncut) = watch::channel(());
@@ -79,7 +80,7 @@ pub(super) fn accept(
             };
             match accepted {
                 Ok((socket, peer)) => {
-                    let connection = Connection::new(socket, peer, place, uncut.clone());
+                    let connection = Connection::new(socket, peer, place, uncut.clone(), limits);
                     return Some((connection, (listener, places, uncut, end)));
                 }
                 Err(error) => {
@@ -118,13 +119,14 @@ impl Connection {
         peer: Option<IpAddr>,
         place: OwnedSemaphorePermit,
         mut uncut: watch::Receiver<()>,
+        limits: &Limits,
     ) -> Self {
         let mut socket = TimeoutStream::new(socket);
         // A peer that is alive acknowledges a ping more often than this, and reads its answers.
         socket.set_read_timeout(Some(Duration::from_secs(30)));
         socket.set_write_timeout(Some(Duration::from_secs(10)));
         let cut = async move { while uncut.changed().await.is_ok() {} };
-        let info = ConnectionInfo { budgets: Budgets::divided_by(LIMITS.connection_share), peer };
+        let info = ConnectionInfo { budgets: Budgets::new(limits, limits.connection_share), peer };
         Self { socket: Box::pin(socket), cut: cut.boxed(), info, open: None, _place: place }
     }
 
@@ -209,7 +211,7 @@ mod tests {
     async fn connections_beyond_the_bound_wait_until_one_closes() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (connections, _close_all) = accept(Listener::Tcp(listener), 2, pending());
+        let (connections, _close_all) = accept(Listener::Tcp(listener), 2, &Limits::DEFAULT, pending());
         let mut connections = pin!(connections);
         let mut peers = Vec::new();
         for _ in 0..3 {
@@ -230,7 +232,7 @@ mod tests {
         for _ in 0..3 {
             peers.push(TcpStream::connect(address).await.unwrap());
         }
-        let (connections, _close_all) = accept(Listener::Tcp(listener), 8, ready(()));
+        let (connections, _close_all) = accept(Listener::Tcp(listener), 8, &Limits::DEFAULT, ready(()));
         assert_eq!(connections.collect::<Vec<_>>().await.len(), 3);
         TcpStream::connect(address).await.unwrap_err();
     }

@@ -1,0 +1,335 @@
+//! Bounds of every call: a deadline, a limit on the calls in flight, and no panic that reaches the
+//! connection.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures_util::FutureExt;
+use http::{HeaderMap, HeaderValue};
+use petstore_api_key::is_request_id;
+use petstore_telemetry::{
+    abandoned::caller_has_left,
+    metrics,
+    metrics::{Collectors, HistogramVec, IntCounterVec, counters, durations},
+    traces::{KeyValue, Root, Span, Traces, grpc},
+};
+use tokio::{sync::Semaphore, time};
+use tonic::{
+    Request, Response, Status,
+    metadata::{Ascii, MetadataMap, MetadataValue},
+};
+
+use crate::{
+    access::Refusal,
+    capacity::Capacity,
+    error::{CallError, CallFault, to_status, without_log},
+    limits::Limits,
+    methods::{Class, Method, Methods},
+};
+
+/// Metadata and header field with the id that a caller gives a call.
+const REQUEST_ID: &str = "x-request-id";
+
+/// Header field with the time for which a caller waits.
+const GRPC_TIMEOUT: &str = "grpc-timeout";
+
+/// Id that a caller gives a call, so that both sides' logs can be matched, of the form that REST accepts too.
+/// It is returned in the answer's metadata, and with a failure as `google.rpc.RequestInfo`.
+#[derive(Clone, Debug)]
+pub struct CallId(MetadataValue<Ascii>);
+
+impl CallId {
+    /// Returns the call's id, if it has one. Ignores an id of another form, which could be meant to forge a
+    /// log line, and one that contains an API key, which must not be logged.
+    #[must_use]
+    pub fn from_headers(headers: &HeaderMap) -> Option<Self> {
+        Self::parse(headers.get(REQUEST_ID)?.to_str().ok()?)
+    }
+
+    /// Parses the id of a call in a batch.
+    #[must_use]
+    pub fn parse(id: &str) -> Option<Self> {
+        if is_request_id(id) { id.parse().ok().map(Self) } else { None }
+    }
+
+    /// Returns the id's text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.0.to_str().unwrap_or_default() // always ASCII
+    }
+
+    pub(super) fn write(self, metadata: &mut MetadataMap) {
+        metadata.insert(REQUEST_ID, self.0);
+    }
+}
+
+/// Time at which the first header fields of a call arrived, as an extension of its request. Its deadline runs
+/// from then on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallBegin(pub(super) time::Instant);
+
+/// Metadata of a call that its caller sent.
+#[derive(Debug)]
+pub struct CallContext {
+    /// Id that the caller gave it.
+    pub id: Option<CallId>,
+    /// Time for which the caller waits; `None` stands for the maximum of the method.
+    pub timeout: Option<Duration>,
+    /// Span that the call belongs to (`traceparent`).
+    pub trace: HeaderMap,
+    /// Time at which the first byte of the call arrived.
+    pub started: time::Instant,
+}
+
+impl CallContext {
+    /// Returns `true` if the caller sent a timeout that is not of the form of gRPC.
+    pub(super) fn has_malformed_timeout(headers: &HeaderMap) -> bool {
+        let is_timeout = |value: &HeaderValue| value.to_str().is_ok_and(|text| grpc_timeout(text).is_some());
+        !headers.get_all(GRPC_TIMEOUT).iter().all(is_timeout)
+    }
+
+    /// Takes the metadata out of the request.
+    fn take<M>(request: &mut Request<M>) -> Self {
+        let started = started(request);
+        let timeout = request.metadata().get(GRPC_TIMEOUT);
+        let timeout = timeout.and_then(|value| grpc_timeout(value.to_str().ok()?));
+        let id = CallId::from_headers(request.metadata().as_ref());
+        let trace = std::mem::take(request.metadata_mut()).into_headers();
+        Self { id, timeout, trace, started }
+    }
+}
+
+/// Returns the time at which the first byte of a call arrived.
+pub fn started<M>(request: &Request<M>) -> time::Instant {
+    request.extensions().get().map_or_else(time::Instant::now, |CallBegin(begin)| *begin)
+}
+
+/// The calls of a server, with their capacity, metrics and traces. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct Calls {
+    pub(super) limits: &'static Limits,
+    pub(super) methods: Methods,
+    capacity: Arc<Capacity>,
+    metrics: CallMetrics,
+    traces: Traces,
+    /// Returns the program's error for a fault.
+    failure: fn(CallFault) -> Box<dyn CallError>,
+}
+
+impl Calls {
+    /// Returns the calls of a server with these methods. `E` is the error for faults of calls that reach no
+    /// method.
+    #[must_use]
+    pub fn new<E: CallError + From<CallFault>>(limits: &'static Limits, methods: Methods) -> Self {
+        Self {
+            limits,
+            methods,
+            capacity: Arc::new(Capacity::new(limits)),
+            metrics: CallMetrics::default(),
+            traces: Traces::off(),
+            failure: |fault| Box::new(E::from(fault)),
+        }
+    }
+
+    /// Returns these calls with tracing.
+    #[must_use]
+    pub fn traced(self, traces: Traces) -> Self {
+        Self { traces, ..self }
+    }
+
+    /// Returns the metrics.
+    #[must_use]
+    pub fn metrics(&self) -> Collectors {
+        self.metrics.collectors()
+    }
+
+    /// Returns the capacity for each kind of work.
+    #[must_use]
+    pub fn capacity(&self) -> &Capacity {
+        &self.capacity
+    }
+
+    /// Counts a call whose caller is refused.
+    pub(super) fn refused(&self, refusal: Refusal) {
+        self.metrics.refused_callers.with_label_values(&[refusal.name()]).inc();
+    }
+
+    /// Returns the status for a call that reaches no method. Any caller could repeat it at will, so no log
+    /// line is above debug.
+    pub(super) fn refuse(
+        &self,
+        method: &Method,
+        took: Duration,
+        id: Option<&CallId>,
+        fault: CallFault,
+    ) -> Status {
+        let error = (self.failure)(fault);
+        tracing::debug!(rpc = method.path, "a call failed before its message was complete: {error}");
+        self.metrics.answered(method, took, Some(&*error));
+        let mut status = without_log(id.map(CallId::as_str), &*error);
+        if let Some(id) = id {
+            id.clone().write(status.metadata_mut());
+        }
+        status
+    }
+
+    /// Runs the work of a call from a batch, or from this process.
+    ///
+    /// # Errors
+    ///
+    /// The failure of the work, or that the call exceeds its bounds.
+    pub async fn answer_call<T, E, F>(
+        &self,
+        method: &'static Method,
+        context: &CallContext,
+        work: impl FnOnce() -> F,
+    ) -> Result<T, Status>
+    where
+        E: CallError + From<CallFault>,
+        F: Future<Output = Result<T, E>>,
+    {
+        self.bounded(self.capacity.of(method.class), method, context, work).await
+    }
+
+    /// Runs the work of one call with one of these permits, and converts its failure into a status.
+    ///
+    /// # Errors
+    ///
+    /// The failure of the work, or that the call exceeds its bounds.
+    pub async fn answer<M, T, E, F>(
+        &self,
+        capacity: &Semaphore,
+        method: &'static Method,
+        mut request: Request<M>,
+        work: impl FnOnce(M) -> F,
+    ) -> Result<Response<T>, Status>
+    where
+        E: CallError + From<CallFault>,
+        F: Future<Output = Result<T, E>>,
+    {
+        let context = CallContext::take(&mut request);
+        let answered = self.bounded(capacity, method, &context, || work(request.into_inner())).await;
+        let mut answer = answered.map(Response::new);
+        if let Some(call_id) = context.id {
+            call_id.write(match &mut answer {
+                Ok(response) => response.metadata_mut(),
+                Err(status) => status.metadata_mut(),
+            });
+        }
+        answer
+    }
+
+    async fn bounded<T, E, F>(
+        &self,
+        capacity: &Semaphore,
+        method: &'static Method,
+        context: &CallContext,
+        work: impl FnOnce() -> F,
+    ) -> Result<T, Status>
+    where
+        E: CallError + From<CallFault>,
+        F: Future<Output = Result<T, E>>,
+    {
+        let deadline = deadline(context.timeout, method.timeout.unwrap_or(Duration::MAX))
+            .saturating_sub(context.started.elapsed());
+        let span = self.traces.request(&context.trace, root(method.class), || method.path.into());
+        span.describe(|| grpc::call(method.path));
+        let bounded = async {
+            let _permit = capacity.try_acquire().map_err(|_| CallFault::Overloaded)?;
+            // The work must share no state that a panic could leave half changed.
+            let work = AssertUnwindSafe(async { work().await }).catch_unwind();
+            match time::timeout(deadline, work).await {
+                Ok(Ok(result)) => result,
+                // The panic hook has logged the location.
+                Ok(Err(_payload)) => Err(CallFault::Panicked("the call panicked".into()).into()),
+                Err(_) => Err(CallFault::DeadlineExceeded.into()),
+            }
+        };
+        let answered = span.within(bounded).await;
+        let failure = answered.as_ref().err().map(|error| error as &dyn CallError);
+        describe_end(&span, failure);
+        self.metrics.answered(method, context.started.elapsed(), failure);
+        answered.map_err(|error| to_status(method.path, context.id.as_ref().map(CallId::as_str), &error))
+    }
+}
+
+metrics! {
+    /// Counters of calls. Clones share them.
+    #[derive(Clone, Debug)]
+    struct CallMetrics {
+        durations: HistogramVec = durations(
+            "rpc_server_call_duration_seconds",
+            "Duration of gRPC calls in the core.",
+            &["rpc_method"],
+        ),
+        failures: IntCounterVec = counters(
+            "petstore_rpc_failures_total",
+            "gRPC calls that the core refused or that failed, by the reason in their ErrorInfo.",
+            &["rpc_method", "code"],
+        ),
+        refused_callers: IntCounterVec = counters(
+            "petstore_grpc_refused_callers_total",
+            "gRPC calls refused because their caller lacks this core's service token or a certificate.",
+            &["reason"],
+        ),
+    }
+}
+
+impl CallMetrics {
+    /// Counts a call that was answered.
+    fn answered(&self, method: &Method, took: Duration, failure: Option<&dyn CallError>) {
+        let rpc = method.name();
+        self.durations.with_label_values(&[rpc]).observe(took.as_secs_f64());
+        if let Some(failure) = failure {
+            self.failures.with_label_values(&[rpc, failure.code()]).inc();
+        }
+    }
+}
+
+/// Returns the root of a span. Internal calls belong to no request, unless they say so.
+fn root(class: Class) -> Root {
+    if class == Class::Internal { Root::Never } else { Root::Sampled }
+}
+
+fn describe_end(span: &Span, failure: Option<&dyn CallError>) {
+    let code = failure.map_or(tonic::Code::Ok, CallError::status) as i32;
+    span.describe(|| grpc::answered(code));
+    if caller_has_left() {
+        span.describe(|| [KeyValue::new("petstore.client_left", true)]);
+    }
+    if let Some(failure) = failure {
+        let name = failure.code();
+        span.describe(|| [KeyValue::new("petstore.code", name)]);
+        if grpc::is_server_fault(code) {
+            span.fail(name);
+        }
+    }
+}
+
+/// Returns the time for a call. The answer is given a little before the caller's deadline, so that the caller
+/// still receives it, and before tonic's own timer, whose answer has no reason.
+fn deadline(asked: Option<Duration>, longest: Duration) -> Duration {
+    let margin = |asked: Duration| Duration::from_millis(50).min(asked / 10);
+    asked.map_or(longest, |asked| longest.min(asked.saturating_sub(margin(asked))))
+}
+
+/// Returns the duration in a `grpc-timeout` field: 1 to 8 digits and a unit (gRPC over HTTP/2). Returns
+/// `None` if it is malformed; on a socket the call is then refused.
+fn grpc_timeout(value: &str) -> Option<Duration> {
+    let (digits, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;
+    if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let number: u64 = digits.parse().ok()?; // bound: 8 digits, so no product below overflows
+    match unit {
+        "H" => Some(Duration::from_secs(number * 3_600)),
+        "M" => Some(Duration::from_secs(number * 60)),
+        "S" => Some(Duration::from_secs(number)),
+        "m" => Some(Duration::from_millis(number)),
+        "u" => Some(Duration::from_micros(number)),
+        "n" => Some(Duration::from_nanos(number)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! Failures of calls: their gRPC status, and their line in the log.
+
+use std::error::Error;
+
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+/// Reason why a call was refused or failed. `Display` is safe to show to any caller; the cause is the
+/// `source`.
+pub trait CallError: Error + Send + Sync + 'static {
+    /// Code in metrics, traces and the log.
+    fn code(&self) -> &'static str;
+
+    /// gRPC status. It decides the level of the log line.
+    fn status(&self) -> Code;
+
+    /// Details for the caller: `google.rpc.ErrorInfo` with the code, and whatever else helps.
+    fn details(&self) -> ErrorDetails;
+}
+
+/// Failure of a call for a reason that does not depend on its method.
+#[derive(Debug, thiserror::Error)]
+pub enum CallFault {
+    /// A call that does not have the form of gRPC, with the fault.
+    #[error("{0}")]
+    InvalidCall(String),
+    /// A message that is larger than its method allows.
+    #[error("a message of this method must be at most {max} bytes")]
+    MessageTooLarge {
+        /// Size of the largest message.
+        max: usize,
+    },
+    /// A message in an encoding that the service does not have.
+    #[error("messages must not be compressed")]
+    CompressedMessage,
+    /// A call of a method that the service does not have.
+    #[error("the service has no such method")]
+    UnknownMethod,
+    /// More calls are in flight than the server accepts: the same call may succeed later.
+    #[error("the service is overloaded")]
+    Overloaded,
+    /// The call's deadline passed; whether it took effect is unknown.
+    #[error("the call exceeded its deadline")]
+    DeadlineExceeded,
+    /// The work of the call panicked.
+    #[error("the service failed to answer")]
+    Panicked(#[source] Box<dyn Error + Send + Sync>),
+}
+
+/// Returns the status for a failure of the call `rpc`, which its caller may have named. If the cause concerns
+/// an operator, it is logged here, and only here.
+pub(super) fn to_status(rpc: &'static str, call_id: Option<&str>, error: &dyn CallError) -> Status {
+    log(rpc, call_id, error);
+    without_log(call_id, error)
+}
+
+/// Returns the status without logging, for a failure that has no cause and that any caller could repeat at
+/// will.
+pub(super) fn without_log(call_id: Option<&str>, error: &dyn CallError) -> Status {
+    let mut details = error.details();
+    if let Some(call_id) = call_id {
+        details.set_request_info(call_id, "");
+    }
+    Status::with_error_details(error.status(), error.to_string(), details)
+}
+
+/// Logs a failure. A fault of the service needs an operator, an outage may pass, and a refusal concerns only
+/// its caller.
+fn log(rpc: &'static str, call_id: Option<&str>, error: &dyn CallError) {
+    let (cause, code) = (error.source().map(chain), error.code());
+    match error.status() {
+        Code::Internal => {
+            tracing::error!(rpc, request_id = call_id, code, error = cause, "{rpc} failed: {error}");
+        }
+        Code::Unavailable | Code::DeadlineExceeded => {
+            tracing::warn!(rpc, request_id = call_id, code, error = cause, "{rpc} failed: {error}");
+        }
+        _ => tracing::debug!(rpc, request_id = call_id, code, "{rpc} refused"),
+    }
+}
+
+/// Returns the cause and its sources, each once: many libraries repeat the source in their own text.
+fn chain(cause: &(dyn Error + 'static)) -> String {
+    let mut text = cause.to_string();
+    let mut next = cause.source();
+    while let Some(source) = next {
+        let source_text = source.to_string();
+        if !text.contains(&source_text) {
+            text = format!("{text}: {source_text}");
+        }
+        next = source.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_logged_with_its_sources_and_each_text_once() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("{0}")]
+        struct Layer(&'static str, #[source] std::io::Error);
+        let refused = || std::io::Error::other("refused");
+        assert_eq!(chain(&Layer("cannot connect", refused())), "cannot connect: refused");
+        assert_eq!(chain(&Layer("the server refused it", refused())), "the server refused it");
+    }
+}
