@@ -7,7 +7,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, ready},
 };
@@ -36,7 +36,7 @@ pub(super) struct Activity(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    state: AtomicU64,
+    now: Mutex<Snapshot>,
     is_expired: AtomicBool,
     /// `true` while bytes of an answer may still have to be sent.
     has_unsent: AtomicBool,
@@ -64,29 +64,15 @@ pub(super) enum BodyState {
 
 /// Activity at one time. Two values are equal only if there was no activity between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Snapshot(u64);
-
-const PHASES: u64 = 0b11;
-const HEAD: u64 = 1;
-const REQUEST: u64 = 2;
-const NEXT_REQUEST: u64 = PHASES + 1;
+pub(super) struct Snapshot {
+    pub(super) phase: ConnectionPhase,
+    /// Number of requests so far.
+    pub(super) requests: u64,
+}
 
 impl Snapshot {
-    pub(super) fn phase(self) -> ConnectionPhase {
-        match self.0 & PHASES {
-            HEAD => ConnectionPhase::Head,
-            REQUEST => ConnectionPhase::Request,
-            _ => ConnectionPhase::Idle,
-        }
-    }
-
     pub(super) fn is_before_first_request(self) -> bool {
-        self.requests() == 0
-    }
-
-    /// Returns the number of requests so far.
-    pub(super) fn requests(self) -> u64 {
-        self.0 / NEXT_REQUEST
+        self.requests == 0
     }
 }
 
@@ -95,13 +81,14 @@ impl Activity {
     /// be the last of its connection.
     pub(super) fn new(is_draining: Arc<AtomicBool>) -> Self {
         let [is_expired, has_unsent, waits_for_app] = [false; 3].map(AtomicBool::new);
-        let (state, body) = (AtomicU64::new(0), Mutex::default());
-        Self(Arc::new(Shared { state, is_expired, has_unsent, waits_for_app, body, is_draining }))
+        let now = Mutex::new(Snapshot { phase: ConnectionPhase::Idle, requests: 0 });
+        let body = Mutex::default();
+        Self(Arc::new(Shared { now, is_expired, has_unsent, waits_for_app, body, is_draining }))
     }
 
     /// Returns `true` if no request has begun and every answer was handed to the kernel.
     pub(super) fn is_quiet(&self) -> bool {
-        self.now().phase() == ConnectionPhase::Idle && !self.0.has_unsent.load(Ordering::Relaxed)
+        self.now().phase == ConnectionPhase::Idle && !self.0.has_unsent.load(Ordering::Relaxed)
     }
 
     fn note_unsent(&self, has_unsent: bool) {
@@ -131,11 +118,7 @@ impl Activity {
     }
 
     pub(super) fn now(&self) -> Snapshot {
-        Snapshot(self.0.state.load(Ordering::Relaxed))
-    }
-
-    fn note(&self, Snapshot(state): Snapshot) {
-        self.0.state.store(state, Ordering::Relaxed);
+        *self.0.now.lock()
     }
 
     /// Makes the next answer the last one, because the connection has reached its maximum age.
@@ -144,21 +127,24 @@ impl Activity {
     }
 
     fn byte_received(&self) {
-        let Snapshot(now) = self.now();
-        if now & PHASES == 0 {
-            self.note(Snapshot(now | HEAD));
+        let mut now = self.0.now.lock();
+        if now.phase == ConnectionPhase::Idle {
+            now.phase = ConnectionPhase::Head;
         }
     }
 
     /// Forgets that bytes were received, for a connection of HTTP/2, whose requests do not begin here.
     pub(super) fn forget_bytes(&self) {
-        self.note(Snapshot(self.now().0 & !PHASES));
+        self.0.now.lock().phase = ConnectionPhase::Idle;
     }
 
     /// Begins a request, whose head is complete. It lasts until the returned value is dropped.
     pub(super) fn request_received(&self) -> RequestInFlight {
-        let began = Snapshot((self.now().0 & !PHASES) + NEXT_REQUEST + REQUEST);
-        self.note(began);
+        let began = {
+            let mut now = self.0.now.lock();
+            *now = Snapshot { phase: ConnectionPhase::Request, requests: now.requests + 1 };
+            *now
+        };
         self.set_waits_for_app(true);
         RequestInFlight { activity: self.clone(), began }
     }
@@ -187,8 +173,9 @@ impl RequestInFlight {
 
 impl Drop for RequestInFlight {
     fn drop(&mut self) {
-        if self.activity.now() == self.began {
-            self.activity.note(Snapshot(self.began.0 & !PHASES));
+        let mut now = self.activity.0.now.lock();
+        if *now == self.began {
+            now.phase = ConnectionPhase::Idle;
         }
     }
 }
@@ -330,14 +317,14 @@ mod tests {
     fn a_request_begins_with_its_first_byte_and_ends_with_its_answer() {
         let activity = Activity::new(Arc::default());
         assert!(activity.now().is_before_first_request());
-        assert_eq!(activity.now().phase(), ConnectionPhase::Idle);
+        assert_eq!(activity.now().phase, ConnectionPhase::Idle);
         activity.byte_received();
-        assert_eq!(activity.now().phase(), ConnectionPhase::Head);
+        assert_eq!(activity.now().phase, ConnectionPhase::Head);
         let request = activity.request_received();
         activity.byte_received(); // of its body
-        assert_eq!(activity.now().phase(), ConnectionPhase::Request);
+        assert_eq!(activity.now().phase, ConnectionPhase::Request);
         drop(request);
-        assert_eq!(activity.now().phase(), ConnectionPhase::Idle);
+        assert_eq!(activity.now().phase, ConnectionPhase::Idle);
         assert!(!activity.now().is_before_first_request());
     }
 
@@ -348,6 +335,6 @@ mod tests {
         let first = activity.now();
         drop(activity.request_received());
         assert_ne!(activity.now(), first);
-        assert_eq!(activity.now().phase(), first.phase());
+        assert_eq!(activity.now().phase, first.phase);
     }
 }

@@ -83,7 +83,7 @@ impl<'a> Driver<'a> {
         connection: &mut http1::Connection<TokioIo<ObservedStream<I>>, Http1Service>,
     ) -> End {
         let Self { timer, activity, drain, peer } = self;
-        let before = activity.now().requests();
+        let before = activity.now().requests;
         timer.wake();
         let mut armed = timer.due();
         let mut sleep = pin!(sleep_until(armed));
@@ -111,7 +111,7 @@ impl<'a> Driver<'a> {
                         Some(DueAction::Rest) => timer.wake(), // an answer is still being sent
                         Some(DueAction::LastAnswer) => activity.expire(),
                         // hyper treats a connection before its first request as busy.
-                        Some(DueAction::Close) if activity.now().requests() == before => return End::Over,
+                        Some(DueAction::Close) if activity.now().requests == before => return End::Over,
                         Some(DueAction::Close) => Pin::new(&mut *connection).graceful_shutdown(),
                         Some(DueAction::CutOff) => {
                             tracing::debug!(%peer, "cut off a connection that did not end in time");
@@ -217,7 +217,7 @@ impl<'a> ConnectionTimer<'a> {
         if let Some(since) = self.closing_since {
             return since + limits.connection_age_grace;
         }
-        let of_phase = match self.activity.phase() {
+        let of_phase = match self.activity.phase {
             ConnectionPhase::Idle => {
                 Some(self.rest_at.map_or_else(|| self.idle_until(), |at| at.min(self.idle_until())))
             }
@@ -260,7 +260,7 @@ impl<'a> ConnectionTimer<'a> {
             self.is_expired = true;
             return Some(DueAction::LastAnswer);
         }
-        match self.activity.phase() {
+        match self.activity.phase {
             ConnectionPhase::Idle if now < self.idle_until() => Some(DueAction::Rest),
             ConnectionPhase::Idle | ConnectionPhase::Head => {
                 self.closing_since = Some(now);
