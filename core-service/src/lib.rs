@@ -47,7 +47,7 @@ impl Core {
     #[must_use]
     pub fn new(store: Store, clock: Clock) -> Self {
         Self {
-            store,
+            store: store.counted(),
             clock,
             environment: None,
             store_name: Arc::default(),

@@ -92,6 +92,11 @@ impl Store {
         Self { pet_cache: (pets > 0).then(cache), ..self }
     }
 
+    /// Returns the store with metrics of its statements.
+    pub(crate) fn counted(self) -> Self {
+        Self { database: self.database.counted(), ..self }
+    }
+
     /// Returns the database, with its state.
     #[must_use]
     pub fn database(&self) -> &Database {

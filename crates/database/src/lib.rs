@@ -162,15 +162,12 @@ impl Database {
     }
 
     fn new(
-        mut writer: Connections,
-        mut reader: Connections,
+        writer: Connections,
+        reader: Connections,
         address: Option<PostgresAddress>,
         deadline: Duration,
         health: Health,
     ) -> Self {
-        let statements = StatementMetrics::default();
-        statements.observe(&mut writer);
-        statements.observe(&mut reader);
         Self {
             writer,
             reader,
@@ -179,15 +176,25 @@ impl Database {
             deadline,
             replicas: Replicas::default(),
             health,
-            statements,
+            statements: StatementMetrics::default(),
         }
+    }
+
+    /// Returns a handle whose statements are in the metrics. Those of batches always are. A program that also
+    /// asks for the [fault](Self::fault) may do so through a handle that does not count.
+    #[must_use]
+    pub fn counted(mut self) -> Self {
+        self.statements.observe(&mut self.writer);
+        self.statements.observe(&mut self.reader);
+        self
     }
 
     /// Returns batches of calls that write. On PostgreSQL they get connections of their own, which have this
     /// name in metrics. `slots` is the number of batches in flight while none is overdue, at most 2.
     #[must_use]
     pub fn batched_writes<B: Batched>(&mut self, name: &'static str, slots: usize) -> Batches<B> {
-        let alone = self.writer.clone();
+        let mut alone = self.writer.clone();
+        self.statements.observe(&mut alone);
         Batches::new(self.lane(name, Use::BatchedWrites).unwrap_or_else(|| alone.clone()), alone, slots)
     }
 

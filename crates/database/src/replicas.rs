@@ -122,7 +122,8 @@ impl Database {
     /// of batches in flight while none is overdue, at most 2.
     #[must_use]
     pub fn batched_reads<B: Batched>(&mut self, name: &'static str, slots: usize) -> BatchedReads<B> {
-        let alone = self.reader.clone();
+        let mut alone = self.reader.clone();
+        self.statements.observe(&mut alone);
         let lane = self.lane(name, Use::BatchedReads).unwrap_or_else(|| alone.clone());
         let primary = Batches::new(lane, alone, slots);
         let mut replicas = Vec::with_capacity(self.replicas.all.len());
