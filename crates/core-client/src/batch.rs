@@ -68,12 +68,12 @@ const MAX_BYTES: usize = 128 * 1024;
 pub(super) struct CallQueue {
     client: BatchServiceClient<NamedTransport>,
     breaker: Arc<CoreBreaker>,
-    state: Mutex<State>,
+    state: Mutex<BatchState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    queue: VecDeque<Queued>,
+struct BatchState {
+    queue: VecDeque<QueuedCall>,
     /// `true` while a batch gathers.
     is_gathering: bool,
     /// Slots that are taken.
@@ -84,7 +84,7 @@ struct State {
 
 /// A call in the queue, without its timeout.
 #[derive(Debug)]
-struct Queued {
+struct QueuedCall {
     call: Call,
     deadline: Instant,
     answer: oneshot::Sender<Reply>,
@@ -93,7 +93,7 @@ struct Queued {
 /// Result of a call.
 pub(super) type Reply = Result<Outcome, Status>;
 
-impl State {
+impl BatchState {
     /// Takes a slot for a batch of the queued calls. Returns `false` if there is none to begin.
     fn take_slot(&mut self) -> bool {
         let begins = !self.is_gathering && !self.queue.is_empty() && self.slots < SLOTS;
@@ -110,7 +110,7 @@ impl State {
     }
 
     /// Takes the next batch from the queue, without calls whose callers have given up.
-    fn gather(&mut self) -> Vec<Queued> {
+    fn gather(&mut self) -> Vec<QueuedCall> {
         self.is_gathering = false;
         let (mut batch, mut size) = (Vec::with_capacity(self.queue.len().min(MAX_BATCH)), 0);
         while batch.len() < MAX_BATCH
@@ -135,17 +135,17 @@ impl CallQueue {
     /// Makes a call, which the core must answer by `deadline`.
     pub(super) async fn call(self: &Arc<Self>, call: Call, deadline: Instant) -> Reply {
         let (answer, answered) = oneshot::channel();
-        self.change(|state| state.queue.push_back(Queued { call, deadline, answer }));
+        self.change(|state| state.queue.push_back(QueuedCall { call, deadline, answer }));
         answered.await.unwrap_or_else(|_| Err(Status::internal("a batch ended without an answer")))
     }
 
     /// Changes the state, and begins a batch if one may begin then.
-    fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut State) -> T) -> T {
+    fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut BatchState) -> T) -> T {
         let mut state = self.state.lock();
         let changed = change(&mut state);
         if state.take_slot() {
             drop(state);
-            let slot = Slot { queue: Arc::clone(self), is_free: AtomicBool::new(false) };
+            let slot = BatchSlot { queue: Arc::clone(self), is_free: AtomicBool::new(false) };
             tokio::spawn(slot.carry());
         }
         changed
@@ -154,12 +154,12 @@ impl CallQueue {
 
 /// Slot that a batch has taken.
 #[derive(Debug)]
-struct Slot {
+struct BatchSlot {
     queue: Arc<CallQueue>,
     is_free: AtomicBool,
 }
 
-impl Slot {
+impl BatchSlot {
     /// Gathers a batch, sends it and delivers the answers.
     async fn carry(self) {
         for _ in 0..GATHERING {
@@ -168,13 +168,13 @@ impl Slot {
                 break;
             }
         }
-        let batch = self.queue.change(State::gather);
+        let batch = self.queue.change(BatchState::gather);
         if batch.is_empty() {
             return;
         }
         let now = Instant::now();
         let (calls, callers) = batch.into_iter().map(|queued| queued.split(now)).unzip();
-        let mut in_flight = InFlight::new(Arc::clone(&self.queue), callers);
+        let mut in_flight = BatchInFlight::new(Arc::clone(&self.queue), callers);
         let hold = async {
             sleep(HOLD).await;
             self.free();
@@ -190,7 +190,11 @@ impl Slot {
 
     /// Sends the batch and delivers its answers. An error means that an answer was lost; every other end of
     /// the exchange has already been delivered.
-    async fn exchange(&self, request: CallRequest, in_flight: &mut InFlight) -> Result<(), TransportError> {
+    async fn exchange(
+        &self,
+        request: CallRequest,
+        in_flight: &mut BatchInFlight,
+    ) -> Result<(), TransportError> {
         let mut client = self.queue.client.clone();
         let exchange = async {
             let Some(begun) = in_flight.unless_abandoned(client.call(request)).await else { return Ok(()) };
@@ -220,13 +224,13 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for BatchSlot {
     fn drop(&mut self) {
         self.free();
     }
 }
 
-impl Queued {
+impl QueuedCall {
     fn split(self, now: Instant) -> (Call, oneshot::Sender<Reply>) {
         let left = self.deadline.saturating_duration_since(now).as_millis();
         let timeout_ms = u32::try_from(left).unwrap_or(u32::MAX).max(1); // 0 means "no timeout given"
@@ -236,7 +240,7 @@ impl Queued {
 
 /// Batch in flight, with the callers that wait for its answers.
 #[derive(Debug)]
-struct InFlight {
+struct BatchInFlight {
     queue: Arc<CallQueue>,
     /// Callers by the position of their call in the batch; `None` once a call is answered or its caller has
     /// given up.
@@ -249,7 +253,7 @@ struct InFlight {
     is_given_up: bool,
 }
 
-impl InFlight {
+impl BatchInFlight {
     fn new(queue: Arc<CallQueue>, callers: Vec<oneshot::Sender<Reply>>) -> Self {
         let callers: Vec<_> = callers.into_iter().map(Some).collect();
         Self { queue, unanswered: callers.len(), callers, first: 0, is_given_up: false }
@@ -313,7 +317,7 @@ impl InFlight {
     }
 }
 
-impl Drop for InFlight {
+impl Drop for BatchInFlight {
     fn drop(&mut self) {
         self.settle(self.unanswered);
     }

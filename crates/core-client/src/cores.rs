@@ -147,7 +147,7 @@ impl Cores {
             }
             return Ok(response);
         }
-        let in_flight = InFlight::new(&core);
+        let in_flight = CallInFlight::new(&core);
         let response = match channel.clone().oneshot(request).await {
             Ok(response) => response,
             // A slow call says nothing about the core.
@@ -328,16 +328,16 @@ impl Core {
 }
 
 /// Call in flight, for as long as this exists.
-struct InFlight(Arc<Core>);
+struct CallInFlight(Arc<Core>);
 
-impl InFlight {
+impl CallInFlight {
     fn new(core: &Arc<Core>) -> Self {
         core.in_flight.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(core))
     }
 }
 
-impl Drop for InFlight {
+impl Drop for CallInFlight {
     fn drop(&mut self) {
         self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }

@@ -29,13 +29,13 @@ const AVERAGED: u32 = 128;
 
 /// Permits of one kind of call.
 #[derive(Debug, Default)]
-pub(super) struct Permits(Mutex<State>);
+pub(super) struct Permits(Mutex<PermitState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct PermitState {
     in_flight: usize,
     by_account: HashMap<i64, usize>,
-    waiting: FairQueue<i64, Waiting>,
+    waiting: FairQueue<i64, WaitingCall>,
     /// Time at which the last waiting call got its permit, or at which the first one began to wait.
     granted_at: Option<Instant>,
     /// Mean time between two permits since calls wait, which grows from 0.
@@ -47,7 +47,7 @@ struct State {
 pub(super) struct Overloaded;
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingCall {
     account_id: i64,
     permit: oneshot::Sender<Permit>,
 }
@@ -89,7 +89,7 @@ impl Permits {
     }
 }
 
-impl State {
+impl PermitState {
     fn of_account(&self, account_id: i64) -> usize {
         self.by_account.get(&account_id).copied().unwrap_or_default()
     }
@@ -117,7 +117,7 @@ impl State {
             return Err(Overloaded);
         }
         let (permit, granted) = oneshot::channel();
-        self.waiting.push(account_id, Waiting { account_id, permit });
+        self.waiting.push(account_id, WaitingCall { account_id, permit });
         Ok(granted)
     }
 
@@ -133,7 +133,7 @@ impl State {
     }
 
     /// Takes the next call that still waits and for which there is room.
-    fn next(&mut self, now: Instant) -> Option<Waiting> {
+    fn next(&mut self, now: Instant) -> Option<WaitingCall> {
         while self.in_flight < MAX_IN_FLIGHT {
             let by_account = &self.by_account;
             let next = self.waiting.pop(|account_id| {
@@ -158,7 +158,7 @@ impl Drop for Permit {
             state.leave(self.account_id);
             if state.waiting.is_empty() { None } else { state.next(Instant::now()) }
         };
-        if let Some(Waiting { account_id, permit }) = next {
+        if let Some(WaitingCall { account_id, permit }) = next {
             // An error: the caller has just given up. The permit comes back in it, and is passed on.
             let _ = permit.send(Self { permits: Arc::clone(&self.permits), account_id });
         }
@@ -234,8 +234,8 @@ mod tests {
     }
 
     /// Returns the state of permits of which an account holds all it may.
-    fn state_with_full_account(account_id: i64) -> State {
-        let mut state = State::default();
+    fn state_with_full_account(account_id: i64) -> PermitState {
+        let mut state = PermitState::default();
         (0..MAX_OF_ACCOUNT).for_each(|_| state.enter(account_id));
         state
     }

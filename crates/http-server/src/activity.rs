@@ -32,10 +32,10 @@ pub(super) enum ConnectionPhase {
 /// Phase of an HTTP/1.1 connection and the number of its requests. Clones share them. All except
 /// [`waits_for_app`](Self::waits_for_app) are used by the connection's own task.
 #[derive(Clone, Debug)]
-pub(super) struct Activity(Arc<Shared>);
+pub(super) struct Activity(Arc<ActivityState>);
 
 #[derive(Debug)]
-struct Shared {
+struct ActivityState {
     now: Mutex<Snapshot>,
     is_expired: AtomicBool,
     /// `true` while bytes of an answer may still have to be sent.
@@ -83,7 +83,7 @@ impl Activity {
         let [is_expired, has_unsent, waits_for_app] = [false; 3].map(AtomicBool::new);
         let now = Mutex::new(Snapshot { phase: ConnectionPhase::Idle, requests: 0 });
         let body = Mutex::default();
-        Self(Arc::new(Shared { now, is_expired, has_unsent, waits_for_app, body, is_draining }))
+        Self(Arc::new(ActivityState { now, is_expired, has_unsent, waits_for_app, body, is_draining }))
     }
 
     /// Returns `true` if no request has begun and every answer was handed to the kernel.

@@ -217,7 +217,7 @@ impl Streams {
 /// Resets a request at its deadline: its answer waits for a window that does not open.
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
     fn execute(&self, request: F) {
-        let counted = InFlight::count(&self.requests);
+        let counted = StreamInFlight::count(&self.requests);
         let deadline = self.deadline;
         tokio::spawn(async move {
             if timeout(deadline, request).await.is_err() {
@@ -229,9 +229,9 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
 }
 
 /// A request in flight, until it is dropped.
-struct InFlight(watch::Sender<Requests>);
+struct StreamInFlight(watch::Sender<Requests>);
 
-impl InFlight {
+impl StreamInFlight {
     fn count(requests: &watch::Sender<Requests>) -> Self {
         requests.send_modify(|requests| {
             requests.in_flight = requests.in_flight.saturating_add(1);
@@ -241,7 +241,7 @@ impl InFlight {
     }
 }
 
-impl Drop for InFlight {
+impl Drop for StreamInFlight {
     fn drop(&mut self) {
         self.0.send_modify(|requests| requests.in_flight = requests.in_flight.saturating_sub(1));
     }

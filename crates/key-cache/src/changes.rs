@@ -21,10 +21,10 @@ pub(super) struct Stamp {
 
 /// Changes that the core has reported.
 #[derive(Debug, Default)]
-pub(super) struct Changes(RwLock<Known>);
+pub(super) struct Changes(RwLock<KnownChanges>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownChanges {
     /// Last reported revision.
     revision: i64,
     /// Time at which the last successful request was sent.
@@ -36,7 +36,7 @@ struct Known {
     history: u64,
 }
 
-impl Known {
+impl KnownChanges {
     fn is_current(&self, stamp: Stamp) -> bool {
         let last_change = self.changed.get(&stamp.account_id).copied().unwrap_or_default().max(self.floor);
         stamp.history == self.history && stamp.revision >= last_change
@@ -59,7 +59,7 @@ impl Changes {
     pub(super) fn learn(&self, answer: &ListChangesResponse, after: i64, asked_at: UnixMillis) {
         let mut known = self.0.write();
         if answer.revision < after {
-            *known = Known { history: known.history + 1, ..Known::default() };
+            *known = KnownChanges { history: known.history + 1, ..KnownChanges::default() };
         }
         for change in &answer.changes {
             let revision = known.changed.entry(change.account_id).or_default();

@@ -51,27 +51,27 @@ pub(super) enum Purpose {
 }
 
 /// Makes calls about many digests, with answers of type `T`. All look-ups of a call get clones of its answer.
-pub(super) struct Lookups<T>(Arc<Shared<T>>)
+pub(super) struct Lookups<T>(Arc<LookupState<T>>)
 where
     T: Clone;
 
 /// A call in flight. It is driven by the look-ups that wait for it, and ends if all of them are dropped.
 type Call<T> = SharedFuture<BoxFuture<'static, T>>;
 
-struct Shared<T: Clone> {
+struct LookupState<T: Clone> {
     call: Box<dyn Fn(Vec<KeyDigest>) -> BoxFuture<'static, T> + Send + Sync>,
     slots: Arc<Semaphore>,
     queue: Mutex<Queue<T>>,
 }
 
 struct Queue<T: Clone> {
-    refreshes: VecDeque<Queued<T>>,
-    unknown: FairQueue<ClientAddress, Queued<T>>,
+    refreshes: VecDeque<QueuedLookup<T>>,
+    unknown: FairQueue<ClientAddress, QueuedLookup<T>>,
     /// `true` while a [`Gatherer`] runs.
     is_gathering: bool,
 }
 
-struct Queued<T: Clone> {
+struct QueuedLookup<T: Clone> {
     digest: KeyDigest,
     /// Receives the call that the digest is part of.
     call: oneshot::Sender<Call<T>>,
@@ -82,7 +82,7 @@ impl<T: Clone + Send + Sync + 'static> Lookups<T> {
         call: impl Fn(Vec<KeyDigest>) -> BoxFuture<'static, T> + Send + Sync + 'static,
     ) -> Self {
         let queue = Queue { refreshes: VecDeque::new(), unknown: FairQueue::default(), is_gathering: false };
-        Self(Arc::new(Shared {
+        Self(Arc::new(LookupState {
             call: Box::new(call),
             slots: Arc::new(Semaphore::new(SLOTS)),
             queue: Mutex::new(queue),
@@ -96,7 +96,7 @@ impl<T: Clone + Send + Sync + 'static> Lookups<T> {
     /// [`KeyError::Overloaded`] if it waits for longer than [`QUEUE_TIMEOUT`], or the queue is full.
     pub(super) async fn find(&self, digest: KeyDigest, purpose: Purpose) -> Result<T, KeyError> {
         let (call, begun) = oneshot::channel();
-        if self.0.queue.lock().push(purpose, Queued { digest, call })? {
+        if self.0.queue.lock().push(purpose, QueuedLookup { digest, call })? {
             tokio::spawn(Gatherer { shared: Arc::clone(&self.0), is_running: true }.run());
         }
         match timeout(QUEUE_TIMEOUT, begun).await {
@@ -108,7 +108,7 @@ impl<T: Clone + Send + Sync + 'static> Lookups<T> {
 
 impl<T: Clone> Queue<T> {
     /// Adds a look-up. Returns `true` if the caller has to start a gatherer.
-    fn push(&mut self, purpose: Purpose, queued: Queued<T>) -> Result<bool, KeyError> {
+    fn push(&mut self, purpose: Purpose, queued: QueuedLookup<T>) -> Result<bool, KeyError> {
         if self.refreshes.len() + self.unknown.len() >= MAX_QUEUE {
             return Err(KeyError::Overloaded);
         }
@@ -120,7 +120,7 @@ impl<T: Clone> Queue<T> {
     }
 
     /// Takes the next batch from the queue, without look-ups that were dropped.
-    fn gather(&mut self) -> Vec<Queued<T>> {
+    fn gather(&mut self) -> Vec<QueuedLookup<T>> {
         let mut batch = Vec::new();
         while batch.len() < MAX_BATCH
             && let Some(queued) = self.refreshes.pop_front().or_else(|| self.unknown.pop(|_| true))
@@ -135,7 +135,7 @@ impl<T: Clone> Queue<T> {
 
 /// Task that begins calls until the queue is empty. However it ends, another one may be started.
 struct Gatherer<T: Clone> {
-    shared: Arc<Shared<T>>,
+    shared: Arc<LookupState<T>>,
     is_running: bool,
 }
 
@@ -151,7 +151,7 @@ impl<T: Clone + Send + Sync + 'static> Gatherer<T> {
 
     /// Takes the next batch. Returns `None` if the queue is empty; the next look-up then starts another
     /// gatherer.
-    fn gather(&mut self) -> Option<Vec<Queued<T>>> {
+    fn gather(&mut self) -> Option<Vec<QueuedLookup<T>>> {
         let mut queue = self.shared.queue.lock();
         let batch = queue.gather();
         if batch.is_empty() {
@@ -162,7 +162,7 @@ impl<T: Clone + Send + Sync + 'static> Gatherer<T> {
         Some(batch)
     }
 
-    fn begin(&self, batch: Vec<Queued<T>>, slot: OwnedSemaphorePermit) {
+    fn begin(&self, batch: Vec<QueuedLookup<T>>, slot: OwnedSemaphorePermit) {
         let call = (self.shared.call)(batch.iter().map(|queued| queued.digest).collect());
         let call = async move {
             let _slot = slot; // until the answer has arrived, or no look-up waits for it

@@ -33,9 +33,9 @@ const UNKNOWN_FOR: Duration = Duration::from_secs(5);
 /// Keys are only compared by their SHA-256 digest, so that response times do not reveal how much of a guess
 /// was right.
 #[derive(Clone)]
-pub struct KeyResolver(Arc<Inner>);
+pub struct KeyResolver(Arc<ResolverState>);
 
-struct Inner {
+struct ResolverState {
     core: Arc<KeyService>,
     clock: Clock,
     changes: Arc<Changes>,
@@ -43,7 +43,7 @@ struct Inner {
     /// Time until which a digest is treated as unknown.
     unknown: Cache<KeyDigest, UnixMillis>,
     single_flight: SingleFlight<Result<Arc<CachedKey>, KeyError>>,
-    lookups: Lookups<Result<Arc<Found>, CoreAway>>,
+    lookups: Lookups<Result<Arc<FoundKeys>, CoreAway>>,
     last_used: LastUsed,
     metrics: KeyMetrics,
     on_installation: Box<dyn Fn(&str) + Send + Sync>,
@@ -51,7 +51,7 @@ struct Inner {
 }
 
 /// Answer of the core about the digests of one call.
-struct Found {
+struct FoundKeys {
     keys: HashMap<KeyDigest, ResolvedKey>,
     /// Revision of the answer, and the history that it belongs to.
     revision: i64,
@@ -71,7 +71,7 @@ impl KeyResolver {
     ) -> Self {
         let core = Arc::new(KeyService::new(core, methods, clock.clone()));
         let changes = Arc::<Changes>::default();
-        Self(Arc::new(Inner {
+        Self(Arc::new(ResolverState {
             lookups: lookups(Arc::clone(&core), Arc::clone(&changes), clock.clone()),
             core,
             clock,
@@ -202,7 +202,7 @@ impl KeyResolver {
     }
 }
 
-impl Inner {
+impl ResolverState {
     async fn cached(&self, digest: &KeyDigest) -> CacheState {
         let now = self.clock.now();
         match self.known.get(digest).await {
@@ -246,7 +246,7 @@ impl Inner {
             // Again if the core answers with data that it has itself declared stale.
             let found = self.lookups.find(digest, purpose).await?.map_err(|CoreAway| KeyError::CoreAway)?;
             let key = found.keys.get(&digest).cloned().ok_or(KeyError::Unknown)?;
-            let Found { revision, history, asked_at, .. } = *found;
+            let FoundKeys { revision, history, asked_at, .. } = *found;
             let stamp = Stamp { account_id: key.account_id, revision, history, asked_at };
             let Some(entry) = CachedKey::read(key, stamp) else {
                 tracing::error!(
@@ -294,7 +294,7 @@ fn lookups(
     core: Arc<KeyService>,
     changes: Arc<Changes>,
     clock: Clock,
-) -> Lookups<Result<Arc<Found>, CoreAway>> {
+) -> Lookups<Result<Arc<FoundKeys>, CoreAway>> {
     Lookups::new(move |digests| {
         let (core, changes, clock) = (Arc::clone(&core), Arc::clone(&changes), clock.clone());
         let call = async move {
@@ -305,7 +305,7 @@ fn lookups(
                 .keys
                 .into_iter()
                 .filter_map(|found| Some((KeyDigest(found.digest.try_into().ok()?), found.key?)));
-            Ok(Arc::new(Found { keys: keys.collect(), revision: answer.revision, history, asked_at }))
+            Ok(Arc::new(FoundKeys { keys: keys.collect(), revision: answer.revision, history, asked_at }))
         };
         call.boxed()
     })

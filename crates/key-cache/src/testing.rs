@@ -25,13 +25,13 @@ pub(super) const METHODS: [&str; 2] =
 /// Core that a test controls. Clones are the same core.
 #[derive(Clone)]
 pub(super) struct CoreDouble {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<CoreState>>,
     /// While `true`, answers about keys are ready but do not arrive.
     held: watch::Sender<bool>,
 }
 
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct CoreState {
     pub(super) keys: HashMap<Vec<u8>, ResolvedKey>,
     pub(super) revision: i64,
     pub(super) changes: BTreeMap<i64, i64>,
@@ -49,7 +49,7 @@ pub(super) struct State {
     pub(super) takes_no_writes: bool,
 }
 
-impl State {
+impl CoreState {
     fn accept<'a>(&self, mut key_ids: impl Iterator<Item = &'a String>) -> Result<(), Status> {
         let is_refused = key_ids.any(|key_id| self.refused.contains(key_id));
         if is_refused { Err(Status::invalid_argument("refused")) } else { Ok(()) }
@@ -67,7 +67,7 @@ impl CoreDouble {
         CoreTransport::new(service)
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, CoreState> {
         self.state.lock().unwrap()
     }
 
@@ -97,7 +97,7 @@ impl CoreDouble {
         self.state().resolved
     }
 
-    fn up(&self) -> Result<MutexGuard<'_, State>, Status> {
+    fn up(&self) -> Result<MutexGuard<'_, CoreState>, Status> {
         let state = self.state();
         if state.away { Err(Status::unavailable("away")) } else { Ok(state) }
     }

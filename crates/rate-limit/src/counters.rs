@@ -156,13 +156,13 @@ impl Counters {
 #[derive(Debug)]
 pub(super) struct CounterMap<K> {
     hasher: RandomState,
-    shards: Box<[Mutex<Shard<K>>]>,
+    shards: Box<[Mutex<CounterShard<K>>]>,
     /// Maximum number of callers in a shard.
     capacity: usize,
 }
 
 #[derive(Debug)]
-struct Shard<K> {
+struct CounterShard<K> {
     counters: HashMap<K, Counters>,
     sweep_at: usize,
 }
@@ -177,7 +177,8 @@ impl<K: Copy + Eq + Hash> CounterMap<K> {
     /// and then the callers who used least of their day, so a flood of new callers cannot evict the count of
     /// a busy one.
     pub(super) fn bounded(capacity: usize) -> Self {
-        let shard = || Mutex::new(Shard { counters: HashMap::new(), sweep_at: FIRST_SWEEP.min(capacity) });
+        let shard =
+            || Mutex::new(CounterShard { counters: HashMap::new(), sweep_at: FIRST_SWEEP.min(capacity) });
         Self { hasher: RandomState::new(), shards: (0..SHARDS).map(|_| shard()).collect(), capacity }
     }
 
@@ -202,7 +203,7 @@ impl<K: Copy + Eq + Hash> CounterMap<K> {
         step(shard.counters.entry(key).or_default(), now)
     }
 
-    fn shard(&self, key: K) -> MutexGuard<'_, Shard<K>> {
+    fn shard(&self, key: K) -> MutexGuard<'_, CounterShard<K>> {
         // Never held over an await: no future is made while it is held. The remainder is below SHARDS.
         #[expect(clippy::cast_possible_truncation, reason = "any bits of the hash will do")]
         let index = self.hasher.hash_one(key) as usize % self.shards.len();
@@ -215,7 +216,7 @@ impl<K: Copy + Eq + Hash> CounterMap<K> {
     }
 }
 
-impl<K: Copy + Eq + Hash> Shard<K> {
+impl<K: Copy + Eq + Hash> CounterShard<K> {
     /// Evicts counters that are over. Looks at every entry, and is not repeated before the shard has doubled,
     /// or grown by a quarter of its capacity, so that the cost of an insertion is constant.
     fn sweep(&mut self, now: u64, capacity: usize) {

@@ -165,12 +165,12 @@ async fn the_first_call_is_sent_at_once_and_later_ones_are_batched() {
 
 #[test]
 fn one_batch_gathers_at_a_time_and_slots_are_bounded() {
-    let queued = |state: &mut State| {
+    let queued = |state: &mut BatchState| {
         let (answer, answered) = oneshot::channel();
-        state.queue.push_back(Queued { call: get(1), deadline: Instant::now(), answer });
+        state.queue.push_back(QueuedCall { call: get(1), deadline: Instant::now(), answer });
         answered
     };
-    let mut state = State::default();
+    let mut state = BatchState::default();
     assert!(!state.take_slot() && state.is_single_call(), "there is no call");
     let mut callers = Vec::new();
     for slots in 1..=SLOTS {

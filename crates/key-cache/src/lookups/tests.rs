@@ -176,7 +176,7 @@ async fn a_lookup_that_waits_too_long_is_refused() {
 async fn the_number_of_waiting_lookups_is_bounded() {
     let mut queue =
         Queue::<()> { refreshes: VecDeque::new(), unknown: FairQueue::default(), is_gathering: true };
-    let queued = || Queued { digest: digest(1), call: oneshot::channel().0 };
+    let queued = || QueuedLookup { digest: digest(1), call: oneshot::channel().0 };
     for number in 0..100_000 {
         assert_eq!(queue.push(unknown(number), queued()), Ok(false));
     }

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::{sync::oneshot, task::yield_now};
 
 use super::{
-    connection::Connection,
+    connection::RedisConnection,
     error::RedisCallError,
     step::{Reply, Step},
 };
@@ -24,33 +24,33 @@ const MAX_BATCH: usize = 64;
 
 /// Queue of steps, which are sent in order of arrival.
 #[derive(Debug)]
-pub(super) struct StepQueue(Arc<Shared>);
+pub(super) struct StepQueue(Arc<StepBatches>);
 
 #[derive(Debug)]
-struct Shared {
-    connection: Connection,
-    state: Mutex<State>,
+struct StepBatches {
+    connection: RedisConnection,
+    state: Mutex<BatchState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    queue: VecDeque<Queued>,
+struct BatchState {
+    queue: VecDeque<QueuedStep>,
     /// Slots that are taken.
     slots: usize,
 }
 
 #[derive(Debug)]
-struct Queued {
+struct QueuedStep {
     step: Step,
     answer: oneshot::Sender<Result<Reply, RedisCallError>>,
 }
 
 impl StepQueue {
-    pub(super) fn new(connection: Connection) -> Self {
-        Self(Arc::new(Shared { connection, state: Mutex::default() }))
+    pub(super) fn new(connection: RedisConnection) -> Self {
+        Self(Arc::new(StepBatches { connection, state: Mutex::default() }))
     }
 
-    pub(super) fn connection(&self) -> &Connection {
+    pub(super) fn connection(&self) -> &RedisConnection {
         &self.0.connection
     }
 
@@ -58,17 +58,17 @@ impl StepQueue {
     /// sent, it is not sent.
     pub(super) async fn run(&self, step: Step) -> Result<Reply, RedisCallError> {
         let (answer, reply) = oneshot::channel();
-        if self.0.enqueue(Queued { step, answer }) {
+        if self.0.enqueue(QueuedStep { step, answer }) {
             // A separate task, because a caller may go away while others depend on the batch.
-            tokio::spawn(Slot { shared: Arc::clone(&self.0), is_taken: true }.carry());
+            tokio::spawn(BatchSlot { shared: Arc::clone(&self.0), is_taken: true }.carry());
         }
         reply.await.unwrap_or(Err(RedisCallError::Unreachable)) // the task ended with its runtime
     }
 }
 
-impl Shared {
+impl StepBatches {
     /// Puts a step into the queue. Returns `true` if it takes a slot, which the caller has to start.
-    fn enqueue(&self, queued: Queued) -> bool {
+    fn enqueue(&self, queued: QueuedStep) -> bool {
         let mut state = self.state.lock();
         state.queue.push_back(queued);
         let takes_slot = state.slots < SLOTS;
@@ -77,9 +77,9 @@ impl Shared {
     }
 }
 
-impl State {
+impl BatchState {
     /// Takes the next batch from the queue, without steps whose callers have given up.
-    fn gather(&mut self) -> Vec<Queued> {
+    fn gather(&mut self) -> Vec<QueuedStep> {
         let mut batch = Vec::new();
         while batch.len() < MAX_BATCH
             && let Some(queued) = self.queue.pop_front()
@@ -94,12 +94,12 @@ impl State {
 
 /// Slot that is taken by one batch after the other, until the queue is empty. However its task ends, it is
 /// free then.
-struct Slot {
-    shared: Arc<Shared>,
+struct BatchSlot {
+    shared: Arc<StepBatches>,
     is_taken: bool,
 }
 
-impl Slot {
+impl BatchSlot {
     /// Sends batches and delivers their answers.
     async fn carry(mut self) {
         while let Some(batch) = self.gather().await {
@@ -121,7 +121,7 @@ impl Slot {
     }
 
     /// Takes the next batch. Returns `None` if the queue is empty, which frees the slot.
-    async fn gather(&mut self) -> Option<Vec<Queued>> {
+    async fn gather(&mut self) -> Option<Vec<QueuedStep>> {
         for _ in 0..GATHERING {
             if self.shared.state.lock().queue.is_empty() {
                 break;
@@ -142,7 +142,7 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for BatchSlot {
     fn drop(&mut self) {
         if self.is_taken {
             self.shared.state.lock().slots -= 1; // its runtime ended
@@ -155,16 +155,16 @@ mod tests {
     use super::*;
     use crate::{RedisDeadlines, RedisSettings};
 
-    fn shared() -> Arc<Shared> {
+    fn shared() -> Arc<StepBatches> {
         let urls = vec!["redis://127.0.0.1:1".parse().unwrap()];
         let settings =
             RedisSettings { urls, key_prefix: "pet:", deadlines: RedisDeadlines::default(), clock: None };
-        StepQueue::new(Connection::new(settings).unwrap()).0
+        StepQueue::new(RedisConnection::new(settings).unwrap()).0
     }
 
-    fn queued() -> (Queued, oneshot::Receiver<Result<Reply, RedisCallError>>) {
+    fn queued() -> (QueuedStep, oneshot::Receiver<Result<Reply, RedisCallError>>) {
         let (answer, reply) = oneshot::channel();
-        (Queued { step: Step::probe("pet:", "probe"), answer }, reply)
+        (QueuedStep { step: Step::probe("pet:", "probe"), answer }, reply)
     }
 
     #[tokio::test]
@@ -185,12 +185,12 @@ mod tests {
         let shared = shared();
         let (first, _reply) = queued();
         assert!(shared.enqueue(first));
-        drop(Slot { shared: Arc::clone(&shared), is_taken: true });
+        drop(BatchSlot { shared: Arc::clone(&shared), is_taken: true });
         assert_eq!(shared.state.lock().slots, 0);
         shared.state.lock().queue.clear();
         let (second, _) = queued();
         assert!(shared.enqueue(second));
-        let mut slot = Slot { shared: Arc::clone(&shared), is_taken: true };
+        let mut slot = BatchSlot { shared: Arc::clone(&shared), is_taken: true };
         assert!(slot.gather().await.is_none(), "its caller has given up");
         drop(slot);
         assert_eq!(shared.state.lock().slots, 0);

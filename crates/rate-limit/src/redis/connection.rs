@@ -53,7 +53,7 @@ impl Default for RedisDeadlines {
 
 /// Connection to the server, or the Cluster, on which the script runs.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct RedisConnection {
     peers: Peers,
     clock: Option<Clock>,
 }
@@ -64,7 +64,7 @@ enum Peers {
     Cluster(SharedConnection<ClusterConnection>),
 }
 
-impl Connection {
+impl RedisConnection {
     pub(super) fn new(settings: RedisSettings) -> Result<Self, &'static str> {
         let RedisSettings { urls, deadlines, clock, .. } = settings;
         Peers::new(urls, deadlines).map(|peers| Self { peers, clock })

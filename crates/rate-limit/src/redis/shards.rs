@@ -11,7 +11,7 @@ use redis::{Value, cluster_routing::Slot};
 use super::{
     RedisSettings,
     batch::StepQueue,
-    connection::Connection,
+    connection::RedisConnection,
     error::RedisCallError,
     step::{Reply, Step},
 };
@@ -31,7 +31,7 @@ enum Path {
     /// Waiting decisions share calls of the one server.
     Batched(StepQueue),
     /// Each decision is a separate call, pipelined, because a call may touch only one slot of a Cluster.
-    Single(Arc<Connection>),
+    Single(Arc<RedisConnection>),
 }
 
 impl Shard {
@@ -61,7 +61,7 @@ impl Shard {
     }
 
     /// Returns the connection on which the shard's calls are made.
-    pub(super) fn connection(&self) -> &Connection {
+    pub(super) fn connection(&self) -> &RedisConnection {
         match &self.path {
             Path::Batched(queue) => queue.connection(),
             Path::Single(connection) => connection,
@@ -80,11 +80,11 @@ pub(super) struct Shards {
 #[derive(Debug)]
 struct Cluster {
     settings: RedisSettings,
-    known: RwLock<Known>,
+    known: RwLock<KnownShards>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownShards {
     /// First slot, last slot and primary of each range, as the Cluster reported them.
     ranges: Vec<(u16, u16, Arc<str>)>,
     by_node: HashMap<Arc<str>, Arc<Shard>>,
@@ -97,7 +97,7 @@ impl Shards {
     /// # Errors
     /// The fault of the URLs, if they do not belong together.
     pub(super) fn new(settings: RedisSettings) -> Result<Self, &'static str> {
-        let connection = Connection::new(settings.clone())?;
+        let connection = RedisConnection::new(settings.clone())?;
         let probe = Step::probe(settings.key_prefix, "probe");
         let (path, cluster) = if connection.is_cluster() {
             (Path::Single(Arc::new(connection)), Some(Cluster { settings, known: RwLock::default() }))
@@ -126,7 +126,7 @@ impl Shards {
     }
 
     /// Returns the connection for calls that belong to no shard.
-    pub(super) fn connection(&self) -> &Connection {
+    pub(super) fn connection(&self) -> &RedisConnection {
         self.whole.connection()
     }
 
@@ -146,8 +146,12 @@ impl Shards {
 impl Cluster {
     /// Returns the shards with these slots. Shards that were there before keep their connection. A connection
     /// to a Cluster is disturbed by calls to each node that is down, so each shard has a separate one.
-    fn shards(&self, ranges: Vec<(u16, u16, Arc<str>)>, before: &HashMap<Arc<str>, Arc<Shard>>) -> Known {
-        let mut known = Known::default();
+    fn shards(
+        &self,
+        ranges: Vec<(u16, u16, Arc<str>)>,
+        before: &HashMap<Arc<str>, Arc<Shard>>,
+    ) -> KnownShards {
+        let mut known = KnownShards::default();
         for (first, last, node) in &ranges {
             let shard = match known.by_node.get(node) {
                 Some(shard) => Arc::clone(shard),
@@ -181,7 +185,7 @@ impl Cluster {
         let tag = tags.find(|tag| own.contains(&Slot::for_key(tag)))?;
         let connection = match before.map(|shard| &shard.path) {
             Some(Path::Single(connection)) => Arc::clone(connection),
-            Some(Path::Batched(_)) | None => Arc::new(Connection::new(self.settings.clone()).ok()?),
+            Some(Path::Batched(_)) | None => Arc::new(RedisConnection::new(self.settings.clone()).ok()?),
         };
         let probe = Step::probe(self.settings.key_prefix, &tag);
         Some(Shard { node: Arc::clone(node), path: Path::Single(connection), probe })

@@ -32,13 +32,13 @@ pub(super) enum Change {
 /// State of the breaker.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Breaker {
-    state: State,
+    state: BreakerState,
     /// Minimum time that it is open, this time or the last time.
     hold: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum BreakerState {
     /// `since` is the time at which it closed; `None` if it was never open.
     Closed {
         since: Option<Moment>,
@@ -54,34 +54,34 @@ impl Breaker {
     /// Returns a breaker that is closed if the first probe was good, and open otherwise.
     pub(super) fn new(first_probe_was_good: bool, now: Moment) -> Self {
         let state = if first_probe_was_good {
-            State::Closed { since: None, failures: 0 }
+            BreakerState::Closed { since: None, failures: 0 }
         } else {
-            State::Open { since: now, proofs: 0 }
+            BreakerState::Open { since: now, proofs: 0 }
         };
         Self { state, hold: SHORTEST_HOLD }
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        matches!(self.state, State::Closed { .. })
+        matches!(self.state, BreakerState::Closed { .. })
     }
 
     /// Records the result of a request's call to the shared counters. Results of calls that were in flight
     /// when it opened are ignored.
     pub(super) fn asked(&mut self, good: bool, now: Moment) -> Option<Change> {
         match &mut self.state {
-            State::Open { .. } => None,
-            State::Closed { failures, .. } if good => {
+            BreakerState::Open { .. } => None,
+            BreakerState::Closed { failures, .. } if good => {
                 *failures = 0;
                 None
             }
-            State::Closed { since, failures } => {
+            BreakerState::Closed { since, failures } => {
                 *failures += 1;
                 if *failures < 3 {
                     return None;
                 }
                 let is_relapse = since.is_some_and(|since| now.saturating_sub(since) < MEMORY);
                 self.hold = if is_relapse { LONGEST_HOLD.min(self.hold * 2) } else { SHORTEST_HOLD };
-                self.state = State::Open { since: now, proofs: 0 };
+                self.state = BreakerState::Open { since: now, proofs: 0 };
                 Some(Change::Opened)
             }
         }
@@ -90,17 +90,17 @@ impl Breaker {
     /// Records the result of a probe.
     pub(super) fn probed(&mut self, good: bool, now: Moment) -> Option<Change> {
         match &mut self.state {
-            State::Closed { .. } => self.asked(good, now),
-            State::Open { proofs, .. } if !good => {
+            BreakerState::Closed { .. } => self.asked(good, now),
+            BreakerState::Open { proofs, .. } if !good => {
                 *proofs = 0;
                 None
             }
-            State::Open { since, proofs } => {
+            BreakerState::Open { since, proofs } => {
                 *proofs = proofs.saturating_add(1);
                 if *proofs < 3 || now.saturating_sub(*since) < self.hold {
                     return None;
                 }
-                self.state = State::Closed { since: Some(now), failures: 0 };
+                self.state = BreakerState::Closed { since: Some(now), failures: 0 };
                 Some(Change::Closed)
             }
         }
