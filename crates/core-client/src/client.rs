@@ -4,14 +4,13 @@ use std::{fmt, future::Future, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use petstore_proto::internal::v1::{Answer, Call};
+use petstore_proto::internal::v1::{Answer, Call, answer::Outcome, call::Method};
 use tokio::time::{Instant, timeout_at};
 use tonic::{Status, metadata::MetadataValue};
 
 use super::{
     batch::{CallQueue, Reply, reply},
     breaker::CoreBreaker,
-    method::BatchedMethod,
     permits::{Overloaded, Permits},
     retry::{RetryBudget, retry_once},
     traced::{self, TracedTransport},
@@ -23,6 +22,22 @@ const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Makes calls to a core in the same process, without a network message.
 pub type InProcessCalls = Arc<dyn Fn(Call) -> BoxFuture<'static, Answer> + Send + Sync>;
+
+/// Unary method that may be called in a batch. It must be idempotent.
+pub trait BatchedMethod {
+    /// Message to the method.
+    type Request: Clone + Send + 'static;
+    /// Answer of the method.
+    type Response: Send;
+    /// `package.Service/Method`.
+    const NAME: &'static str;
+    /// `true` if the method changes something.
+    const IS_WRITE: bool;
+    /// Returns the message as a batch carries it.
+    fn into_call(request: Self::Request) -> Method;
+    /// Returns the answer from a batch; `None` if it belongs to another method.
+    fn response(outcome: Outcome) -> Option<Self::Response>;
+}
 
 /// Reason why a call has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -215,10 +230,7 @@ mod tests {
     };
 
     use futures_util::{FutureExt, future::join_all};
-    use petstore_proto::{
-        internal::v1::answer::Outcome,
-        v1::{GetPetRequest, GetPetResponse},
-    };
+    use petstore_proto::v1::{GetPetRequest, GetPetResponse};
     use tonic::Response;
     use tower::{BoxError, service_fn};
 

@@ -37,7 +37,8 @@
 //!
 //! let request_id = HeaderValue::from_static("request-1");
 //! let question = GetUsageRequest { account_id: 7, ..GetUsageRequest::default() };
-//! let answer = call_alone(question, &request_id, &RetryBudget::default(), |question| {
+//! let retries = RetryBudget::default();
+//! let answer = call_alone(question, &request_id, &retries, |question| {
 //!     let mut client = client.clone();
 //!     async move { client.get_usage(question).await }
 //! });
@@ -52,7 +53,6 @@ mod coalesced;
 mod connect;
 mod cores;
 mod fair_queue;
-mod method;
 mod permits;
 mod refusals;
 mod retry;
@@ -63,11 +63,10 @@ mod transport;
 
 pub use self::{
     breaker::{CoreBreaker, CoreNotAnswering},
-    client::{CallError, CoreClient, InProcessCalls, call_alone},
+    client::{BatchedMethod, CallError, CoreClient, InProcessCalls, call_alone},
     connect::{CoreTls, InvalidCoreAddress},
     cores::{CoreAddress, connect},
     fair_queue::FairQueue,
-    method::BatchedMethod,
     refusals::Refusals,
     retry::{RetryBudget, call_within, retry_once},
     traced::TracedTransport,
