@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use petstore_grpc_server::{CallError, CallFault};
+use petstore_grpc_server::{CallFault, MethodError};
 use petstore_proto::ERROR_DOMAIN;
 use tonic::Code;
 use tonic_types::ErrorDetails;
 
 use crate::domain::{PetStoreError, Violation};
 
-impl CallError for PetStoreError {
+impl MethodError for PetStoreError {
     fn code(&self) -> &'static str {
         self.code().name
     }

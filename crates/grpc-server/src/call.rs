@@ -21,7 +21,7 @@ use tonic::{
 use crate::{
     access::Refusal,
     capacity::Capacity,
-    error::{CallError, CallFault, to_status, without_log},
+    error::{CallFault, MethodError, to_status, without_log},
     limits::Limits,
     methods::{Class, Method, Methods},
 };
@@ -112,14 +112,14 @@ pub struct Calls {
     metrics: CallMetrics,
     traces: Traces,
     /// Returns the program's error for a fault.
-    failure: fn(CallFault) -> Box<dyn CallError>,
+    failure: fn(CallFault) -> Box<dyn MethodError>,
 }
 
 impl Calls {
     /// Returns the calls of a server with these methods. `E` is the error for faults of calls that reach no
     /// method.
     #[must_use]
-    pub fn new<E: CallError + From<CallFault>>(limits: &'static Limits, methods: Methods) -> Self {
+    pub fn new<E: MethodError + From<CallFault>>(limits: &'static Limits, methods: Methods) -> Self {
         Self {
             limits,
             methods,
@@ -184,7 +184,7 @@ impl Calls {
         work: impl FnOnce() -> F,
     ) -> Result<T, Status>
     where
-        E: CallError + From<CallFault>,
+        E: MethodError + From<CallFault>,
         F: Future<Output = Result<T, E>>,
     {
         self.bounded(self.capacity.of(method.class), method, context, work).await
@@ -203,7 +203,7 @@ impl Calls {
         work: impl FnOnce(M) -> F,
     ) -> Result<Response<T>, Status>
     where
-        E: CallError + From<CallFault>,
+        E: MethodError + From<CallFault>,
         F: Future<Output = Result<T, E>>,
     {
         let context = CallContext::take(&mut request);
@@ -226,7 +226,7 @@ impl Calls {
         work: impl FnOnce() -> F,
     ) -> Result<T, Status>
     where
-        E: CallError + From<CallFault>,
+        E: MethodError + From<CallFault>,
         F: Future<Output = Result<T, E>>,
     {
         let deadline = deadline(context.timeout, method.timeout.unwrap_or(Duration::MAX))
@@ -245,7 +245,7 @@ impl Calls {
             }
         };
         let answered = span.within(bounded).await;
-        let failure = answered.as_ref().err().map(|error| error as &dyn CallError);
+        let failure = answered.as_ref().err().map(|error| error as &dyn MethodError);
         describe_end(&span, failure);
         self.metrics.answered(method, context.started.elapsed(), failure);
         answered.map_err(|error| to_status(method.path, context.id.as_ref().map(CallId::as_str), &error))
@@ -276,7 +276,7 @@ metrics! {
 
 impl CallMetrics {
     /// Counts a call that was answered.
-    fn answered(&self, method: &Method, took: Duration, failure: Option<&dyn CallError>) {
+    fn answered(&self, method: &Method, took: Duration, failure: Option<&dyn MethodError>) {
         let rpc = method.name();
         self.durations.with_label_values(&[rpc]).observe(took.as_secs_f64());
         if let Some(failure) = failure {
@@ -290,8 +290,8 @@ fn root(class: Class) -> Root {
     if class == Class::Internal { Root::Never } else { Root::Sampled }
 }
 
-fn describe_end(span: &Span, failure: Option<&dyn CallError>) {
-    let code = failure.map_or(tonic::Code::Ok, CallError::status) as i32;
+fn describe_end(span: &Span, failure: Option<&dyn MethodError>) {
+    let code = failure.map_or(tonic::Code::Ok, MethodError::status) as i32;
     span.describe(|| grpc::answered(code));
     if caller_has_left() {
         span.describe(|| [KeyValue::new("petstore.client_left", true)]);

@@ -7,7 +7,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 /// Reason why a call was refused or failed. `Display` is safe to show to any caller; the cause is the
 /// `source`.
-pub trait CallError: Error + Send + Sync + 'static {
+pub trait MethodError: Error + Send + Sync + 'static {
     /// Code in metrics, traces and the log.
     fn code(&self) -> &'static str;
 
@@ -49,14 +49,14 @@ pub enum CallFault {
 
 /// Returns the status for a failure of the call `rpc`, which its caller may have named. If the cause concerns
 /// an operator, it is logged here, and only here.
-pub(super) fn to_status(rpc: &'static str, call_id: Option<&str>, error: &dyn CallError) -> Status {
+pub(super) fn to_status(rpc: &'static str, call_id: Option<&str>, error: &dyn MethodError) -> Status {
     log(rpc, call_id, error);
     without_log(call_id, error)
 }
 
 /// Returns the status without logging, for a failure that has no cause and that any caller could repeat at
 /// will.
-pub(super) fn without_log(call_id: Option<&str>, error: &dyn CallError) -> Status {
+pub(super) fn without_log(call_id: Option<&str>, error: &dyn MethodError) -> Status {
     let mut details = error.details();
     if let Some(call_id) = call_id {
         details.set_request_info(call_id, "");
@@ -66,7 +66,7 @@ pub(super) fn without_log(call_id: Option<&str>, error: &dyn CallError) -> Statu
 
 /// Logs a failure. A fault of the service needs an operator, an outage may pass, and a refusal concerns only
 /// its caller.
-fn log(rpc: &'static str, call_id: Option<&str>, error: &dyn CallError) {
+fn log(rpc: &'static str, call_id: Option<&str>, error: &dyn MethodError) {
     let (cause, code) = (error.source().map(chain), error.code());
     match error.status() {
         Code::Internal => {

@@ -7,7 +7,7 @@
 //! - Each call has a deadline, which runs from its first byte. The answer is given a little before the
 //!   caller's own deadline. A panic fails one call, and never its connection.
 //! - A call whose caller leaves is finished within its bounds, so that it is counted and recorded.
-//! - Each failure has a code in `google.rpc.ErrorInfo` ([`CallError`]), including those that tonic reports
+//! - Each failure has a code in `google.rpc.ErrorInfo` ([`MethodError`]), including those that tonic reports
 //!   alone, and is logged once, if it concerns an operator.
 //! - A drain finishes the calls in flight, up to a deadline.
 //!
@@ -16,7 +16,7 @@
 //!
 //! ```
 //! use petstore_grpc_server::{
-//!     CallError, CallFault, Callers, Calls, Class, Limits, Method, Methods,
+//!     MethodError, CallFault, Callers, Calls, Class, Limits, Method, Methods,
 //! };
 //! use tonic::{Code, Request};
 //! use tonic_types::ErrorDetails;
@@ -25,7 +25,7 @@
 //! #[error(transparent)]
 //! struct GreetError(#[from] CallFault);
 //!
-//! impl CallError for GreetError {
+//! impl MethodError for GreetError {
 //!     fn code(&self) -> &'static str { "BUSY" }
 //!     fn status(&self) -> Code { Code::Unavailable }
 //!     fn details(&self) -> ErrorDetails { ErrorDetails::new() }
@@ -64,7 +64,7 @@ pub use access::{InvalidTls, Peer, RequiredTls, RequiredToken, Security, TlsFile
 pub use call::{CallContext, CallId, Calls, started};
 pub use capacity::Capacity;
 pub use connection::Listener;
-pub use error::{CallError, CallFault};
+pub use error::{CallFault, MethodError};
 pub use limits::Limits;
 pub use methods::{Callers, Class, Method, Methods};
 pub use server::{GrpcServerLimits, Probe, Served, serve};

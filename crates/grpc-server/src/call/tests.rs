@@ -7,7 +7,7 @@ use crate::methods::Callers;
 #[error(transparent)]
 struct Failed(#[from] CallFault);
 
-impl CallError for Failed {
+impl MethodError for Failed {
     fn code(&self) -> &'static str {
         "FAILED"
     }
