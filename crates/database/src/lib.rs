@@ -1,6 +1,6 @@
 //! A database in a SQLite file or on PostgreSQL, for a service whose callers wait for an answer.
 //!
-//! What it promises:
+//! # Promises
 //!
 //! - An acknowledged write is kept. On SQLite it is on disk (`synchronous = FULL`): it survives a power cut.
 //!   On PostgreSQL the server decides what it survives (`synchronous_commit`).

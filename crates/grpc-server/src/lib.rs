@@ -1,6 +1,6 @@
 //! A gRPC server whose calls are bounded: in number, bytes and time.
 //!
-//! What it promises:
+//! # Promises
 //!
 //! - Each kind of work ([`Class`]) has its own capacity, of calls and of bytes in flight. A flood of one kind
 //!   never leads to refusals of another, least of all of health. Calls over a capacity are refused at once.

@@ -2,8 +2,7 @@
 //! statements and round trips to the database, calls of Redis, allocations and system calls per request, and
 //! the instructions of functions that every request runs through.
 //!
-//! `costs.json` beside this file has the numbers and their tolerances. A creation that waits for a disk, and
-//! not for a file system in memory, has up to two allocations more. After a change that justifies its
+//! `costs.json` beside this file has the numbers and their tolerances. After a change that justifies its
 //! costs, or that lowers one, accept the new numbers and commit the file with the change:
 //!
 //! ```sh
