@@ -3,6 +3,7 @@
 use std::{
     num::NonZeroU16,
     sync::atomic::{AtomicI64, Ordering},
+    time::Duration,
 };
 
 use petstore_clock::{Clock, UnixMillis};
@@ -54,8 +55,12 @@ impl Fallback {
     }
 
     /// Records the shared counters' time, as they answered a question that was asked at `asked_at` by this
-    /// gateway's clock.
+    /// gateway's clock. If that took a second or more by this clock, it was probably set meanwhile. The next
+    /// probe shows by how much.
     pub(super) fn learn_time(&self, now: UnixMillis, asked_at: UnixMillis) {
+        if self.clock.now().since(asked_at) >= Duration::from_secs(1) {
+            return;
+        }
         self.ahead.store(now.0.cast_signed().wrapping_sub(asked_at.0.cast_signed()), Ordering::Relaxed);
     }
 

@@ -113,6 +113,16 @@ fn a_shared_clock_that_was_set_back_is_followed() {
 }
 
 #[test]
+fn a_clock_that_was_set_during_a_question_does_not_change_the_time_of_the_shared_counters() {
+    let (clock, hand) = Clock::manual(START);
+    let node = Fallback::new(clock.clone(), NonZeroU16::MIN);
+    let asked_at = node.local_time();
+    hand.advance(Duration::from_secs(20));
+    node.learn_time(clock.now(), asked_at);
+    assert_eq!(node.now(), clock.now());
+}
+
+#[test]
 fn an_overtaken_answer_does_not_lower_the_count() {
     let (clock, _hand) = Clock::manual(START);
     let node = Fallback::new(clock, NonZeroU16::MIN);
