@@ -157,22 +157,33 @@ async fn reads_whose_streams_are_reset_count_against_the_limit_and_lead_to_a_ban
     let shop = Shop { service, key };
     proxy.set(Fault::delay_ms(5)).await;
     let mut peer = shop.connect().await;
-    for number in 0..300 {
-        let stream = 2 * number + 1;
-        peer.send(&page_request(super::Port::Https, stream, &shop.key)).await.unwrap();
-        peer.settle().await;
-        peer.send(&reset(stream)).await.unwrap();
-        if number % 50 == 49 {
-            shop.reaches(ACTIVE, 0).await; // more than a hundred would wait, and be reset before they begin
+    let mut streams = (0..).map(|number| 2 * number + 1);
+    let mut round = 0;
+    loop {
+        for stream in streams.by_ref().take(50) {
+            peer.send(&page_request(super::Port::Https, stream, &shop.key)).await.unwrap();
+            peer.settle().await;
+            peer.send(&reset(stream)).await.unwrap();
         }
-        if number == 99 {
-            sleep(Duration::from_secs(1)).await; // by Redis's clock: until then, refusals are no strikes
+        shop.reaches(ACTIVE, 0).await; // more than a hundred would wait, and be reset before they begin
+        round += 1;
+        if round == 2 {
+            sleep(Duration::from_secs(1)).await; // by Redis's clock: until then, rejections are no strikes
         }
+        if round < 6 {
+            continue;
+        }
+        let next = shop.service.client(Protocol::Http2).get("/v1/pets").await;
+        match &next.json()["code"] {
+            code if code == "API_KEY_BANNED" => break,
+            // On a busy machine the gateway may have found Redis too slow, and counted strikes anew.
+            code => assert!(code == "RATE_LIMITED" && round < 30, "{next:?}"),
+        }
+        sleep(Duration::from_secs(1)).await;
     }
     let read = sum(shop.server(), r#"rpc_server_call_duration_seconds_count{rpc_method="ListPets"}"#).await;
-    assert!((1..=80).contains(&read), "the core read {read} lists for 60 admitted requests");
-    let banned = shop.service.client(Protocol::Http2).get("/v1/pets").await;
-    banned.assert_error(429, "API_KEY_BANNED");
+    // Without a limit, 300. An outage of Redis allows this gateway its share of 60 anew.
+    assert!((1..=150).contains(&read), "the core read {read} lists for 60 admitted requests");
 }
 
 #[tokio::test]
