@@ -30,7 +30,7 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Backup(#[from] BackupError),
     /// The data that would be lost was shown, and nothing was changed.
-    #[error("nothing was changed; the same command with --yes reverts these changes and deletes their data")]
+    #[error("nothing was changed; with --yes, this command reverts these changes and deletes their data")]
     NotConfirmed,
     #[error(transparent)]
     Print(#[from] PrintError),

@@ -58,16 +58,15 @@ errors! {
         #[error("{}", .0.ban_message(.1))]
         Banned(Box<Decision>, BanCause) => R::ApiKeyBanned,
 
-        #[error("there is nothing at this path")]
+        #[error("no such path; see /docs for the operations")]
         RouteNotFound => R::RouteNotFound,
-        #[error("this path serves only {allow}")]
+        #[error("this path supports only {allow}")]
         MethodNotAllowed { allow: String } => R::MethodNotAllowed,
         #[error("this operation was removed on 5 December 2030; use GET /v1/pets with status instead")]
         OperationRemoved => R::OperationRemoved,
-        #[error("the body must be JSON in UTF-8 without a content coding, sent with Content-Type: \
-                 application/json")]
+        #[error("send uncompressed UTF-8 JSON with Content-Type: application/json")]
         UnsupportedMediaType => R::UnsupportedMediaType,
-        #[error("the body must be sent without a Content-Encoding")]
+        #[error("send the body uncompressed, without Content-Encoding")]
         UnsupportedContentCoding => R::UnsupportedMediaType,
         #[error("the body must be at most 65536 bytes")]
         BodyTooLarge => R::BodyTooLarge,

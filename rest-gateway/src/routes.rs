@@ -37,7 +37,7 @@ use crate::{
 ///
 /// A request passes, from the outside in (docs/contract.md, 4.1; each step may end it):
 ///
-/// 1. request id, head (414, 431, 400, 501): needs no look-up, so junk is cheap and is not counted;
+/// 1. request id, head (414, 431, 400, 501): needs no lookup, so junk is cheap and is not counted;
 /// 2. authentication (401) before the limit, because the allowance belongs to the key's account;
 /// 3. rate limit (429) before routing, so that unknown paths are not a way around it;
 /// 4. route (404), method (405);

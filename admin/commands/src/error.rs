@@ -56,7 +56,7 @@ pub enum CommandError {
     #[error(transparent)]
     Declined(#[from] Declined),
     /// No refusal was found. The answer has been printed.
-    #[error("no such refusal is recorded")]
+    #[error("no record of such a refusal")]
     NotFound,
 }
 

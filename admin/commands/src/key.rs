@@ -105,7 +105,7 @@ pub(crate) fn run(AdminCommand { command, settings }: AdminCommand<KeyCommand>) 
         KeyCommand::List { account } => settings.list("ListKeys", &json!({ "account": account }), COLUMNS),
         KeyCommand::Show { id } => settings.show("GetKey", &json!({ "keyId": id }), COLUMNS),
         KeyCommand::Revoke { id, confirmation } => {
-            confirmation.ask(&format!("revoke key {} for good?", shown(&id)?))?;
+            confirmation.ask(&format!("permanently revoke key {}?", shown(&id)?))?;
             settings.say("RevokeKey", &json!({ "keyId": id }), "key {id} is revoked")
         }
         KeyCommand::Rotate { id, grace, expires_in, environment } => {

@@ -136,7 +136,7 @@ pub(crate) fn usage(usage: &UsageSettings) -> Result<(), CommandError> {
             period["date"] = date.unwrap_or_default().into();
         }
         output::note(&format!(
-            "the state of the limits is on the gateways: /admin/v1/accounts/{account}/limits on an admin port"
+            "for the current limits, ask a gateway: GET /admin/v1/accounts/{account}/limits on its admin port"
         ));
         table(&[&[column("DATE", "date")], COUNTS].concat(), &Value::Array(periods))
     })

@@ -122,7 +122,7 @@ pub async fn answer_operator(gateway: &Gateway, mut request: Request, next: Next
             client = %client.to_canonical(),
             client_left = caller_has_left().then_some(true),
             request_id = request_id.to_str().unwrap_or_default(), // always ASCII
-            "answered an operator"
+            "handled an operator's request"
         );
     }
     response

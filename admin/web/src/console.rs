@@ -84,7 +84,7 @@ fn console(admin_api: Router, gateway: Gateway) -> Router {
             refuse(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "METHOD_NOT_ALLOWED",
-                "this path does not serve this method",
+                "this path does not support this method",
             )
         })
 }
@@ -109,7 +109,11 @@ struct OpenedSession {
 async fn sign_in(State(console): State<Console>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let Ok(body) = to_bytes(body, 1024).await else {
-        return refuse(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", "a sign-in has at most 1 KiB");
+        return refuse(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "BODY_TOO_LARGE",
+            "a sign-in request has at most 1 KiB",
+        );
     };
     let typed: Option<SignIn> = serde_json::from_slice(&body).ok();
     let Some(token) = typed.as_ref().map(|typed| typed.token.trim()).filter(|token| is_tokenlike(token))
@@ -300,7 +304,7 @@ async fn refuse_other_origins(request: Request, next: Next) -> Response {
     if is_of_console && is_same_site && is_own_origin(&request) {
         return next.run(request).await;
     }
-    let message = "only the console's own pages may ask this";
+    let message = "only the console's own pages may send this request";
     refuse(StatusCode::FORBIDDEN, "CROSS_SITE_REQUEST", message)
 }
 
@@ -309,7 +313,7 @@ pub async fn refuse_foreign_pages(request: Request, next: Next) -> Response {
     if is_own_origin(&request) {
         return next.run(request).await;
     }
-    refuse(StatusCode::FORBIDDEN, "CROSS_SITE_REQUEST", "no page of another origin may ask this")
+    refuse(StatusCode::FORBIDDEN, "CROSS_SITE_REQUEST", "pages of another origin may not send this request")
 }
 
 /// Returns `true` if the request names no origin, or the one that it is sent to.

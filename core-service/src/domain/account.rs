@@ -59,7 +59,7 @@ pub enum PlanUpdate {
     Limits(Quota),
 }
 
-const TAKES_NO_LIMITS: &str = "must be enterprise to have numbers of its own";
+const TAKES_NO_LIMITS: &str = "must be enterprise to have its own limits";
 
 impl PlanUpdate {
     /// Returns the plan after this change.
@@ -74,7 +74,7 @@ impl PlanUpdate {
             (Self::SentBack(..), _) => Err(Violation::new("plan", TAKES_NO_LIMITS)),
             (Self::Limits(limits), Plan::Enterprise(_)) => Ok(Plan::Enterprise(limits)),
             (Self::Limits(_), Plan::Free | Plan::Pro | Plan::Business) => {
-                Err(Violation::new("limits", "are for accounts on plan enterprise"))
+                Err(Violation::new("limits", "can be set only on plan enterprise"))
             }
         }
     }

@@ -23,7 +23,10 @@ impl OperatorName {
     /// If it is not such a name.
     pub fn parse(raw: &str) -> Result<Self, Violation> {
         if raw == Self::LOCAL.as_str() {
-            return Err(Violation::new("name", "must not be local, which is who works on the store itself"));
+            return Err(Violation::new(
+                "name",
+                "must not be local, the name of commands on the store itself",
+            ));
         }
         AccountName::parse_field("name", raw).map(|name| Self::stored(name.to_string()))
     }

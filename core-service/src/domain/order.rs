@@ -65,7 +65,7 @@ fn ordered_pet(raw: i64) -> Result<PetId, Violation> {
 }
 
 fn parse_ship_date(raw: Timestamp) -> Result<UnixMillis, Violation> {
-    UnixMillis::from_timestamp(raw).ok_or(Violation::new("shipDate", "must be a moment from 1970 to 9999"))
+    UnixMillis::from_timestamp(raw).ok_or(Violation::new("shipDate", "must be a time between 1970 and 9999"))
 }
 
 /// Number of pets ordered, at least 1.
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(
             refusal.to_string(),
             "petId must be the id of a pet; quantity must be at least 1; \
-             shipDate must be a moment from 1970 to 9999"
+             shipDate must be a time between 1970 and 9999"
         );
     }
 

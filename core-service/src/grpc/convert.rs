@@ -87,7 +87,7 @@ pub(super) fn key_id(field: &'static str, raw: &str) -> Result<KeyId> {
 
 /// Parses a time that every column and every client can hold.
 pub(super) fn moment(field: &'static str, millis: i64) -> Result<UnixMillis> {
-    UnixMillis::from_i64(millis).ok_or_else(|| refuse(field, "must be a moment from 1970 to 9999"))
+    UnixMillis::from_i64(millis).ok_or_else(|| refuse(field, "must be a time between 1970 and 9999"))
 }
 
 /// Returns the error for a parameter that breaks a rule.

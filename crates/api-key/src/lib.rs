@@ -2,7 +2,7 @@
 //!
 //! A key is `pet_live_` (staging: `pet_test_`), 30 base62 characters from a cryptographically secure
 //! generator (178 bits) and 6 base62 characters of CRC-32 over everything before them: 45 characters, matched
-//! by `pet_(live|test)_[0-9A-Za-z]{36}`. The checksum refuses typing errors and junk before any look-up; only
+//! by `pet_(live|test)_[0-9A-Za-z]{36}`. The checksum refuses typing errors and junk before any lookup; only
 //! the SHA-256 [`KeyDigest`] is ever stored, which is enough for a secret of more than 112 bits (OWASP ASVS
 //! 6.5.2).
 //!

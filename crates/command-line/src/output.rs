@@ -89,7 +89,7 @@ pub struct Confirmation {
 
 /// Refusal of the operator to confirm.
 #[derive(Debug, thiserror::Error)]
-#[error("nothing was changed: the question was not answered with yes")]
+#[error("cancelled; nothing was changed")]
 pub struct Declined;
 
 impl Confirmation {

@@ -4,7 +4,7 @@
 //! # The rule of gathering
 //!
 //! Four queues share the cost of a round trip by one rule, and use the same names for its parts: calls to the
-//! core (this file), decisions in Redis (`crates/rate-limit/src/redis/batch.rs`), look-ups of keys
+//! core (this file), decisions in Redis (`crates/rate-limit/src/redis/batch.rs`), lookups of keys
 //! (`crates/key-cache/src/lookups.rs`), and statements of the database
 //! (`crates/database/src/connection/batches.rs`).
 //!

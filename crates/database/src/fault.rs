@@ -275,7 +275,7 @@ pub(super) mod tests {
         let garbled = || sqlx::Error::Protocol("no server".to_owned());
         assert!(is_hang_up(&garbled()) && !is_hang_up(&sqlx::Error::PoolClosed));
         assert!(is_outage(&DbErr::Conn(RuntimeErr::SqlxError(garbled().into()))));
-        assert!(!is_outage(&failed(garbled())), "it may be a mistake of this program");
+        assert!(!is_outage(&failed(garbled())), "it may be a bug in petstore");
         assert!(!is_outage(&DbErr::RecordNotInserted) && !is_passing(&DbErr::RecordNotInserted));
     }
 

@@ -106,7 +106,10 @@ impl Certificate {
                     tracing::info!("the HTTPS certificate was replaced");
                 }
                 Err(error) => {
-                    tracing::warn!(error, "the new HTTPS certificate cannot be used: the old one stays");
+                    tracing::warn!(
+                        error,
+                        "the new HTTPS certificate cannot be used: the old one stays in use"
+                    );
                 }
             }
             self.in_use.lock().judged.clone_from(&last);

@@ -1,4 +1,4 @@
-//! A cached key, the time of its last use, and the metrics of the cache and of look-ups in the core.
+//! A cached key, the time of its last use, and the metrics of the cache and of lookups in the core.
 
 use std::{
     collections::HashMap,
@@ -137,7 +137,7 @@ metrics! {
         ),
         lookups: IntCounterVec = counters(
             "petstore_key_lookups_total",
-            "Key look-ups in the core, which share calls, by their result.",
+            "Key lookups in the core, which share calls, by their result.",
             &["result"],
         ),
     }
@@ -154,7 +154,7 @@ impl KeyMetrics {
         self.cache.with_label_values(&[result]).inc();
     }
 
-    /// Counts a look-up; `error` is the reason if it found no usable key.
+    /// Counts a lookup; `error` is the reason if it found no usable key.
     pub(super) fn looked_up(&self, error: Option<&KeyError>) {
         let result = match error {
             None => "found",

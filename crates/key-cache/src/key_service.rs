@@ -77,7 +77,7 @@ impl KeyService {
             is_too_old: AtomicBool::new(false),
             was_refused: AtomicBool::new(false),
             lookups_fail: AtomicBool::new(false),
-            ban_reports: ReportAnswers::new("a report of a ban: it will not outlast this gateway"),
+            ban_reports: ReportAnswers::new("a report of a ban: it is lost if this gateway stops"),
             use_reports: ReportAnswers::new("a report of when API keys were last used"),
         }
     }
@@ -198,7 +198,7 @@ impl KeyService {
             Err(status) => {
                 if !self.was_refused.swap(true, Ordering::Relaxed) {
                     let error = failure_text(status);
-                    tracing::warn!(error, "the core does not answer which accounts changed");
+                    tracing::warn!(error, "cannot fetch account changes from the core");
                 }
             }
         }

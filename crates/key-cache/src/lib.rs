@@ -5,7 +5,7 @@
 //! - **Freshness.** [`KeyResolver`] follows the core's change feed. A revoked or banned key is refused within
 //!   about a second, and at the latest thirty seconds after the core last confirmed the key.
 //! - **Few calls.** A key is looked up once for all requests that wait for it, and in one call with others.
-//!   A flood of unknown keys does not delay the look-ups of known ones, and client addresses take turns.
+//!   A flood of unknown keys does not delay the lookups of known ones, and client addresses take turns.
 //! - **Secrecy.** Keys are only compared by their SHA-256 digest.
 //! - **Bans.** A ban is in force here at once, and reaches the other gateways through the core. [`LastBan`]
 //!   says which of two bans of a key holds.

@@ -1,10 +1,10 @@
-//! Look-ups of keys in the core. Concurrent look-ups of one key are coalesced, and waiting ones share calls,
+//! Lookups of keys in the core. Concurrent lookups of one key are coalesced, and waiting ones share calls,
 //! so that guessing keys burdens the guesser instead of the core.
 //!
 //! They gather by the rule of `crates/core-client/src/batch.rs`. Here a batch does not yield: one is sent
-//! every few milliseconds at most, and takes all look-ups in the queue. So a gateway looks up as many keys as
-//! it can accept requests: 200 calls a second with 1,000 keys each are 200,000 look-ups a second. Only while
-//! the core answers more slowly than that do look-ups stay in the queue. Then refreshes of known keys go
+//! every few milliseconds at most, and takes all lookups in the queue. So a gateway looks up as many keys as
+//! it can accept requests: 200 calls a second with 1,000 keys each are 200,000 lookups a second. Only while
+//! the core answers more slowly than that do lookups stay in the queue. Then refreshes of known keys go
 //! first, and client addresses take turns, so that a flood of unknown keys from one address delays no other
 //! address.
 
@@ -35,13 +35,13 @@ const BATCH_INTERVAL: Duration = Duration::from_millis(5);
 /// Maximum number of digests in one batch; the core accepts no more.
 const MAX_BATCH: usize = 1_000;
 
-/// Maximum time of a look-up in the queue. It is only reached if the core or this machine is overloaded.
+/// Maximum time of a lookup in the queue. It is only reached if the core or this machine is overloaded.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Maximum number of look-ups in the queue, each about 100 bytes.
+/// Maximum number of lookups in the queue, each about 100 bytes.
 const MAX_QUEUE: usize = 100_000;
 
-/// Reason of a look-up.
+/// Reason of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// The key is not cached; a client at this address sent it.
@@ -50,12 +50,12 @@ pub(super) enum Purpose {
     Refresh,
 }
 
-/// Makes calls about many digests, with answers of type `T`. All look-ups of a call get clones of its answer.
+/// Makes calls about many digests, with answers of type `T`. All lookups of a call get clones of its answer.
 pub(super) struct Lookups<T>(Arc<LookupState<T>>)
 where
     T: Clone;
 
-/// A call in flight. It is driven by the look-ups that wait for it, and ends if all of them are dropped.
+/// A call in flight. It is driven by the lookups that wait for it, and ends if all of them are dropped.
 type Call<T> = SharedFuture<BoxFuture<'static, T>>;
 
 struct LookupState<T: Clone> {
@@ -107,7 +107,7 @@ impl<T: Clone + Send + Sync + 'static> Lookups<T> {
 }
 
 impl<T: Clone> Queue<T> {
-    /// Adds a look-up. Returns `true` if the caller has to start a gatherer.
+    /// Adds a lookup. Returns `true` if the caller has to start a gatherer.
     fn push(&mut self, purpose: Purpose, queued: QueuedLookup<T>) -> Result<bool, KeyError> {
         if self.refreshes.len() + self.unknown.len() >= MAX_QUEUE {
             return Err(KeyError::Overloaded);
@@ -119,7 +119,7 @@ impl<T: Clone> Queue<T> {
         Ok(!std::mem::replace(&mut self.is_gathering, true))
     }
 
-    /// Takes the next batch from the queue, without look-ups that were dropped.
+    /// Takes the next batch from the queue, without lookups that were dropped.
     fn gather(&mut self) -> Vec<QueuedLookup<T>> {
         let mut batch = Vec::new();
         while batch.len() < MAX_BATCH
@@ -149,7 +149,7 @@ impl<T: Clone + Send + Sync + 'static> Gatherer<T> {
         }
     }
 
-    /// Takes the next batch. Returns `None` if the queue is empty; the next look-up then starts another
+    /// Takes the next batch. Returns `None` if the queue is empty; the next lookup then starts another
     /// gatherer.
     fn gather(&mut self) -> Option<Vec<QueuedLookup<T>>> {
         let mut queue = self.shared.queue.lock();
@@ -165,7 +165,7 @@ impl<T: Clone + Send + Sync + 'static> Gatherer<T> {
     fn begin(&self, batch: Vec<QueuedLookup<T>>, slot: OwnedSemaphorePermit) {
         let call = (self.shared.call)(batch.iter().map(|queued| queued.digest).collect());
         let call = async move {
-            let _slot = slot; // until the answer has arrived, or no look-up waits for it
+            let _slot = slot; // until the answer has arrived, or no lookup waits for it
             call.await
         };
         let call = call.boxed().shared();
@@ -183,14 +183,14 @@ impl<T: Clone> Drop for Gatherer<T> {
     }
 }
 
-/// Look-ups in flight. A look-up is driven by the tasks that wait for it, and ends when all of them are
+/// Lookups in flight. A lookup is driven by the tasks that wait for it, and ends when all of them are
 /// dropped.
 #[derive(Debug)]
 pub(super) struct SingleFlight<T>(Arc<Mutex<Flights<T>>>);
 
 #[derive(Debug)]
 struct Flights<T> {
-    /// Look-ups and their numbers.
+    /// Lookups and their numbers.
     by_digest: HashMap<KeyDigest, (u64, WeakShared<BoxFuture<'static, T>>)>,
     last_number: u64,
 }
@@ -202,8 +202,8 @@ impl<T> Default for SingleFlight<T> {
 }
 
 impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
-    /// Joins the look-up of `digest`, or starts it. `look_up` must first check if the answer is already
-    /// cached: another look-up may just have ended.
+    /// Joins the lookup of `digest`, or starts it. `look_up` must first check if the answer is already
+    /// cached: another lookup may just have ended.
     pub(super) fn join<F>(
         &self,
         digest: KeyDigest,
@@ -237,7 +237,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     }
 }
 
-/// Removes a look-up when it ends, however it ends.
+/// Removes a lookup when it ends, however it ends.
 struct RemoveAtEnd<T> {
     flights: Arc<Mutex<Flights<T>>>,
     digest: KeyDigest,
@@ -247,7 +247,7 @@ struct RemoveAtEnd<T> {
 impl<T> Drop for RemoveAtEnd<T> {
     fn drop(&mut self) {
         let by_digest = &mut self.flights.lock().by_digest;
-        // Another look-up may have started since the last task that waited for this one was dropped.
+        // Another lookup may have started since the last task that waited for this one was dropped.
         if by_digest.get(&self.digest).is_some_and(|(number, _)| *number == self.number) {
             by_digest.remove(&self.digest);
         }

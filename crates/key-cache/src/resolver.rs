@@ -1,4 +1,4 @@
-//! Resolves API keys: from the cache, or by a look-up in the core.
+//! Resolves API keys: from the cache, or by a lookup in the core.
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
@@ -88,7 +88,7 @@ impl KeyResolver {
 
     /// Returns the key if it may be used now. If it is not cached, asks the core, once for all requests with
     /// this key, and in one call with other keys. Waits for two seconds at most for its turn, and for one
-    /// second for each answer. While look-ups queue, addresses such as `from` take turns.
+    /// second for each answer. While lookups queue, addresses such as `from` take turns.
     ///
     /// # Errors
     /// See [`KeyError`].
@@ -176,7 +176,7 @@ impl KeyResolver {
         self.0.report_uses().await;
     }
 
-    /// Returns the metrics of the cache and of look-ups.
+    /// Returns the metrics of the cache and of lookups.
     #[must_use]
     pub fn metrics(&self) -> Collectors {
         self.0.metrics.collectors()
@@ -289,7 +289,7 @@ impl ResolverState {
     }
 }
 
-/// Returns look-ups that ask the core about many keys at once.
+/// Returns lookups that ask the core about many keys at once.
 fn lookups(
     core: Arc<KeyService>,
     changes: Arc<Changes>,

@@ -334,8 +334,8 @@ fn on_its_own(decision: Decision) -> Decision {
 fn report_evictions(probed: Decided<bool>) {
     if probed == Ok(true) {
         tracing::warn!(
-            "Redis may drop counters when its memory is full, and with them hand out quota anew: \
-             set maxmemory-policy noeviction"
+            "Redis may evict counters when its memory is full, which resets limits: set maxmemory-policy \
+             noeviction"
         );
     }
 }

@@ -134,7 +134,6 @@ impl Log {
         let mut current = self.filter.lock();
         self.directives.reload(directives).map_err(|_| INVALID_FILTER)?; // fails only if there is no log
         filter.clone_into(&mut current);
-        tracing::info!(filter, "the log level was changed");
         Ok(())
     }
 

@@ -146,7 +146,7 @@ causes! {
          /readyz and log have the cause.";
     /// The core's database takes no writes.
     CoreDatabaseNotWritable: Core DEGRADED "database_not_writable",
-        "The core's database takes no writes: additions get 503, reads work. The core's /readyz and log \
+        "The core's database takes no writes: they get 503, reads work. The core's /readyz and log \
          have the cause.";
     /// The core answers with another error, or too late.
     CoreFails: Core EITHER "fails",
@@ -167,15 +167,15 @@ causes! {
          it.";
     /// The database takes no writes.
     DatabaseReadOnly: Database DEGRADED "read_only",
-        "The database is read-only: additions get 503, reads work. It may be a standby, or was made \
+        "The database is read-only: writes get 503, reads work. It may be a standby, or was made \
          read-only.";
     /// The last write found no space.
     DatabaseDiskFull: Database DEGRADED "disk_full",
-        "The database's disk is full: additions get 503, reads work. Make room; writes then resume \
+        "The database's disk is full: writes get 503, reads work. Make room; writes then resume \
          without a restart.";
     /// The last write failed for another reason, such as a limit on the file's size.
     DatabaseWritesFail: Database DEGRADED "writes_fail",
-        "The database cannot write to its file: additions get 503, reads work. The log has the cause.";
+        "The database cannot write to its file: writes get 503, reads work. The log has the cause.";
 
     /// Redis is unreachable, and the gateway limits by itself.
     LimiterLocal: Limiter DEGRADED "redis_unreachable",

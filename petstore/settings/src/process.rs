@@ -18,13 +18,13 @@ pub struct ProcessSettings {
     #[arg(long, env = "PETSTORE_ADMIN_ADDR", default_value = "127.0.0.1:9090", value_name = "ADDR")]
     pub admin_addr: ListenAddr,
 
-    /// Host name under which the admin port answers more than /livez and /readyz, besides IP addresses,
-    /// localhost and names without a dot; may be repeated, separated by commas in the variable
+    /// Extra host name that the admin port accepts. IP addresses, localhost and names without a dot always
+    /// work; other names get 421; may be repeated, separated by commas in the variable
     #[arg(long, env = "PETSTORE_ADMIN_HOST", value_delimiter = ',', value_name = "NAME")]
     pub admin_host: Vec<HostName>,
 
-    /// Time after SIGTERM for which requests are still accepted, with readiness down, so that load balancers
-    /// notice
+    /// Time after SIGTERM for which requests are still served, with /readyz at 503, until load balancers have
+    /// moved on
     #[arg(long, env = "PETSTORE_DRAIN_DELAY", default_value = "0s", value_name = "TIME")]
     #[arg(value_parser = duration_or_zero)]
     pub drain_delay: Duration,

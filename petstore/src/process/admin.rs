@@ -177,7 +177,7 @@ async fn set_log_level(
     match log.set_filter(filter.trim()) {
         Ok(()) => {
             let (client, filter) = (peer.ip(), filter.trim());
-            tracing::warn!(operator, %client, filter, "changed the filter of the log");
+            tracing::warn!(operator, %client, filter, "changed the log filter");
             StatusCode::NO_CONTENT.into_response()
         }
         Err(reason) => error_response(StatusCode::BAD_REQUEST, "INVALID_REQUEST", reason),
@@ -185,7 +185,7 @@ async fn set_log_level(
 }
 
 async fn method_not_allowed() -> Response {
-    let message = "this path does not serve this method";
+    let message = "this path does not support this method";
     error_response(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", message)
 }
 

@@ -129,7 +129,7 @@ impl Reloads {
     /// Reads all files again, and logs a line for each part. If files cannot be used, the old ones stay.
     pub(crate) async fn run(&self) {
         if self.0.is_empty() {
-            tracing::info!("reload: this process has no certificate or token to read again");
+            tracing::info!("this process has no certificate or token to reload");
         }
         for reload in &self.0 {
             reload.run().await;
@@ -148,8 +148,8 @@ impl Reload {
         let (files, read) = (self.name, Arc::clone(&self.read));
         *self.judged.lock() = self.content().await;
         match spawn_blocking(move || read()).await.map_err(|error| error.to_string()).flatten() {
-            Ok(()) => tracing::info!("reload: {files} was read again"),
-            Err(error) => tracing::error!(error, "reload: {files} cannot be used, the old one stays"),
+            Ok(()) => tracing::info!("reloaded {files}"),
+            Err(error) => tracing::error!(error, "cannot reload {files}: the old one stays in use"),
         }
     }
 

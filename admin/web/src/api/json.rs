@@ -31,10 +31,10 @@ pub(super) fn set_members(
     for (name, value) in members {
         let path = format!("{within}{name}");
         match fields.iter().find(|field| field.json_name() == name) {
-            None => faults.push(format!("{path} is no member of this object")),
+            None => faults.push(format!("{path} is not a field of this object")),
             Some(_) if value.is_null() => {} // as if it were omitted
             Some(field) if is_taken(message, field) => {
-                faults.push(format!("{path} cannot be given beside another member that says the same"));
+                faults.push(format!("{path} cannot be combined with another field that says the same"));
             }
             Some(field) => {
                 if let Some(value) = to_value(&field.kind(), value, &path, &mut faults) {
@@ -69,7 +69,7 @@ pub(super) fn set_text(message: &mut DynamicMessage, field: &FieldDescriptor, te
     };
     let mut faults = Vec::new();
     if is_taken(message, field) {
-        return Some(format!("{} cannot be given beside another that says the same", field.json_name()));
+        return Some(format!("{} cannot be combined with another that says the same", field.json_name()));
     }
     if text.is_empty() {
         return Some(format!("{} must not be empty", field.json_name()));
@@ -98,11 +98,11 @@ fn to_value(kind: &Kind, json: &Json, path: &str, faults: &mut Vec<String>) -> O
             TIMESTAMP => {
                 let moment = json.as_str().and_then(parse_timestamp);
                 let parts = moment.map(|moment| (moment.seconds, moment.nanos));
-                (seconds(kind, parts), "a moment such as 2026-11-22T09:00:00Z".to_owned())
+                (seconds(kind, parts), "a time such as 2026-11-22T09:00:00Z".to_owned())
             }
             DURATION => {
                 let parts = json.as_str().and_then(parse_duration);
-                (seconds(kind, parts), "a time such as 3600s, 2h or 90d".to_owned())
+                (seconds(kind, parts), "a duration such as 3600s, 2h or 90d".to_owned())
             }
             "google.protobuf.FieldMask" => {
                 let paths = json.as_str().map(|paths| paths.split(',').filter(|path| !path.is_empty()));
@@ -112,7 +112,7 @@ fn to_value(kind: &Kind, json: &Json, path: &str, faults: &mut Vec<String>) -> O
                     mask.set_field_by_name("paths", Value::List(paths));
                     Value::Message(mask)
                 });
-                (mask, "names of members, separated by commas".to_owned())
+                (mask, "names of fields, separated by commas".to_owned())
             }
             _ => {
                 let Some(members) = json.as_object() else {

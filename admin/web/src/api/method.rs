@@ -201,7 +201,7 @@ impl Binding {
         for (name, value) in &parameters {
             faults.extend(match fields.iter().find(|field| field.json_name() == name) {
                 Some(field) => json::set_text(&mut message, field, value),
-                None => Some(format!("{name} is no parameter of this operation")),
+                None => Some(format!("{name} is not a parameter of this operation")),
             });
         }
         if faults.is_empty() {

@@ -177,23 +177,23 @@ async fn every_fault_of_a_request_is_named_in_one_message_without_a_call() {
     let tested = ApiUnderTest::answering(&admin::CreateBanResponse::default());
     let body = r#"{"reason":5,"duration":"soon","x":1}"#;
     let (status, refusal) = tested.send("POST", "/admin/v1/keys/k/ban", body).await;
-    let message = "reason must be a string; duration must be a time such as 3600s, 2h or 90d; \
-                   x is no member of this object";
+    let message = "reason must be a string; duration must be a duration such as 3600s, 2h or 90d; \
+                   x is not a field of this object";
     assert_eq!(
         (status, &refusal["code"], &refusal["message"]),
         (400, &json!("INVALID_PARAMETER"), &json!(message))
     );
     for (method, path, body, message) in [
-        ("GET", "/admin/v1/accounts?plans=free", "", "plans is no parameter of this operation"),
+        ("GET", "/admin/v1/accounts?plans=free", "", "plans is not a parameter of this operation"),
         ("GET", "/admin/v1/accounts?plan=gold", "", "plan must be one of free, pro, business, enterprise"),
         ("GET", "/admin/v1/accounts?pageSize=1&pageSize=x", "", "pageSize is given more than once"),
         (
             "POST",
             "/admin/v1/keys/k/ban",
             r#"{"duration":"1h","endTime":"2026-11-23T09:00:00Z"}"#,
-            "endTime cannot be given beside another member that says the same",
+            "endTime cannot be combined with another field that says the same",
         ),
-        ("POST", "/admin/v1/keys/k/ban", r#"{"keyId":"other"}"#, "keyId is no member of this object"),
+        ("POST", "/admin/v1/keys/k/ban", r#"{"keyId":"other"}"#, "keyId is not a field of this object"),
     ] {
         let (status, refusal) = tested.send(method, path, body).await;
         assert_eq!((status, &refusal["message"]), (400, &json!(message)), "{path}");
@@ -250,7 +250,7 @@ async fn key_material_is_in_no_message() {
     let tested = ApiUnderTest::new(Err(refused("ACCOUNT_NOT_FOUND")));
     let key = "pet_live_0000000000000000000000000000001PRvVh";
     let (status, body) = tested.send("GET", &format!("/admin/v1/accounts?{key}=1"), "").await;
-    assert_eq!((status, &body["message"]), (400, &json!("pet_live_… is no parameter of this operation")));
+    assert_eq!((status, &body["message"]), (400, &json!("pet_live_… is not a parameter of this operation")));
 }
 
 #[tokio::test]

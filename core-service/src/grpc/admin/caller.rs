@@ -139,7 +139,7 @@ impl Core {
                 code = failure.error.code().name,
                 client = origin.address.map(tracing::field::display),
                 request_id = origin.call_id.as_ref().map(CallId::as_str),
-                "refused a credential that does not belong to an operator"
+                "rejected an invalid operator token"
             );
         }
         Err(failure.error)
@@ -170,7 +170,7 @@ fn answered_operator<T>(
             code = ?code,
             client = origin.address.map(tracing::field::display),
             request_id = origin.call_id.as_ref().map(CallId::as_str),
-            "answered an operator"
+            "handled an operator's request"
         );
     }
     answered

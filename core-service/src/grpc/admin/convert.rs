@@ -28,7 +28,7 @@ pub(super) fn after(field: &'static str, now: UnixMillis, ttl: Duration) -> Resu
 
 /// Parses the time in the given field, to the millisecond.
 pub(super) fn moment(field: &'static str, timestamp: Timestamp) -> Result<UnixMillis> {
-    UnixMillis::from_timestamp(timestamp).ok_or_else(|| refuse(field, "must be a moment from 1970 to 9999"))
+    UnixMillis::from_timestamp(timestamp).ok_or_else(|| refuse(field, "must be a time between 1970 and 9999"))
 }
 
 /// Parses the duration in the given field, to the millisecond. It must not be negative.

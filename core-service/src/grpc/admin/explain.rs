@@ -87,15 +87,15 @@ fn note(requests: &str, in_log: &str, account: Option<&Account>, is_refused_now:
     let state = match account.map(|account| &account.name) {
         None => "Name the account as well to see its state.".to_owned(),
         Some(name) if is_refused_now => {
-            format!("The current refusals of account {name} are explained beside this note.")
+            format!("The explanations say what account {name} is being refused for.")
         }
         Some(name) => {
-            format!("Account {name} is not suspended, and the current state of its keys refuses no request.")
+            format!("Account {name} is not suspended, and none of its keys is being rejected.")
         }
     };
     format!(
         "No record found for {requests}. Only a sample of refusals is kept, for 24 hours and with a delay of \
-         some seconds, so it may still have been refused. Answers 400, 404, 405, 413, 415 and 5xx are only \
+         some seconds, so it may still have been refused. Responses 400, 404, 405, 413, 415 and 5xx are only \
          in the log. {state} Search the log of the gateways for {in_log}."
     )
 }

@@ -1,4 +1,4 @@
-//! Checks of credentials that may be guesses, without a look-up for each, and their counts.
+//! Checks of credentials that may be guesses, without a lookup for each, and their counts.
 //!
 //! A correct credential is always accepted, regardless of other calls from its address, because the caller
 //! may share a proxy with the guesser. So guesses are not blocked, but cheap: a credential that was not valid

@@ -176,7 +176,7 @@ async fn a_report_of_use_is_bounded_and_validated() {
     assert_eq!(report(1_001, 0).await.unwrap_err(), refusal("uses must be at most 1000"));
     assert_eq!(
         report(1, -1).await.unwrap_err(),
-        refusal("uses.last_used_at_ms must be a moment from 1970 to 9999")
+        refusal("uses.last_used_at_ms must be a time between 1970 and 9999")
     );
 }
 

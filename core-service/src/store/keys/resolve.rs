@@ -1,4 +1,4 @@
-//! Gateways' look-ups of keys and reports of their use.
+//! Gateways' lookups of keys and reports of their use.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ use crate::{
 impl Store {
     /// Returns the state at `now` of the keys with these digests (and of that environment, if one is given),
     /// and the revision of that state. One statement reads both, so that they are consistent. Digests without
-    /// a key are left out. It is not slower than single look-ups: `PostgreSQL` reads the whole table only if
+    /// a key are left out. It is not slower than single lookups: `PostgreSQL` reads the whole table only if
     /// the table is so small that this is cheaper than its index.
     pub(crate) async fn resolve_keys(
         &self,

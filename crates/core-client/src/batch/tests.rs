@@ -27,7 +27,7 @@ use crate::{
 
 /// Id of a pet that does not exist.
 const MISSING: i64 = 404;
-/// Id of a pet whose look-up never ends.
+/// Id of a pet whose lookup never ends.
 const ENDLESS: i64 = 1_000;
 const LONG_TIMEOUT: Duration = Duration::from_mins(1);
 

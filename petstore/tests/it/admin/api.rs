@@ -123,7 +123,7 @@ async fn malformed_repeated_and_unknown_parameters_are_refused_and_named_as_in_j
     }
 
     for (path, body, status, message) in [
-        (format!("keys/{key}/revoke"), r#"{"reason":"x"}"#, 400, "reason is no member of this object"),
+        (format!("keys/{key}/revoke"), r#"{"reason":"x"}"#, 400, "reason is not a field of this object"),
         ("accounts/one/resume".to_owned(), "[1]", 400, "the body must be a JSON object"),
         ("accounts/one/resume".to_owned(), "not JSON", 400, "the body must be one JSON value"),
         ("accounts/one/keys".to_owned(), r#"{"ttl":"2920000d"}"#, 400, "ttl must end before the year 10000"),
@@ -273,13 +273,13 @@ async fn a_number_too_large_for_any_type_is_refused_by_the_name_of_its_member() 
     let keys = "/admin/v1/accounts/shop/keys";
     let (ban, rotate) = (format!("/admin/v1/keys/{key}/ban"), format!("/admin/v1/keys/{key}/rotate"));
     for (method, path, body, fault) in [
-        ("POST", keys, r#"{"ttl":1e999}"#, "ttl must be a time such as 3600s, 2h or 90d"),
+        ("POST", keys, r#"{"ttl":1e999}"#, "ttl must be a duration such as 3600s, 2h or 90d"),
         ("POST", keys, r#"{"label":-1e999}"#, "label must be a string"),
-        ("POST", keys, r#"{"expireTime":1e999}"#, "expireTime must be a moment such as 2026-11-22T09:00:00Z"),
+        ("POST", keys, r#"{"expireTime":1e999}"#, "expireTime must be a time such as 2026-11-22T09:00:00Z"),
         ("POST", keys, r#"{"environment":1e999}"#, "environment must be one of production, staging"),
-        ("POST", keys, r#"{"unknown":{"deep":[1e999]}}"#, "unknown is no member of this object"),
+        ("POST", keys, r#"{"unknown":{"deep":[1e999]}}"#, "unknown is not a field of this object"),
         ("POST", &ban, r#"{"duration":"1h","reason":1e999}"#, "reason must be a string"),
-        ("POST", &rotate, r#"{"grace":1e999}"#, "grace must be a time such as 3600s, 2h or 90d"),
+        ("POST", &rotate, r#"{"grace":1e999}"#, "grace must be a duration such as 3600s, 2h or 90d"),
         ("POST", &rotate, r#"{"never":1e999}"#, "never must be true or false"),
         ("POST", "/admin/v1/accounts/shop/suspend", r#"{"reason":1e999}"#, "reason must be a string"),
         ("POST", "/admin/v1/operators/boss/revoke", r#"{"force":1e999}"#, "force must be true or false"),
@@ -299,7 +299,7 @@ async fn a_number_too_large_for_any_type_is_refused_by_the_name_of_its_member() 
             "PATCH",
             "/admin/v1/accounts/shop",
             r#"{"plan":"enterprise","limits":{"perMinute":5,"perDay":5,"perYear":1e999}}"#,
-            "limits.perYear is no member of this object",
+            "limits.perYear is not a field of this object",
         ),
     ] {
         let refused = boss.send(method, path, &[], body).await;

@@ -38,7 +38,7 @@ async fn the_limits_of_a_key_are_read_only_with_its_account() {
     let empty = boss.get("/admin/v1/accounts/unknown/limits?keyId=").await;
     assert_eq!((empty.status(), empty.message().as_str()), (400, "keyId must not be empty"), "{empty:?}");
     let with_body = boss.send("GET", &limits(""), &[], r#"{"x":1}"#).await;
-    assert_eq!((with_body.status(), with_body.message().as_str()), (400, "x is no member of this object"));
+    assert_eq!((with_body.status(), with_body.message().as_str()), (400, "x is not a field of this object"));
     let refused = boss.post(&limits(""), &json!({})).await;
     refused.assert_error_body(405, "METHOD_NOT_ALLOWED");
     assert_eq!(refused.header("allow"), "GET, HEAD");

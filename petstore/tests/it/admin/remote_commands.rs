@@ -214,7 +214,7 @@ async fn explain_exits_with_3_and_names_the_log_if_no_refusal_is_stored() {
     assert!(exit.stdout.starts_with(answered.0) && exit.stdout.ends_with(answered.1), "{exit:?}");
     assert_eq!(
         (exit.code, exit.stderr.as_str()),
-        (Some(3), "error: no such refusal is recorded\n"),
+        (Some(3), "error: no record of such a refusal\n"),
         "{exit:?}"
     );
     let exit = machines.run(&["explain", "a-request", "--account", "first"]).await;

@@ -26,7 +26,7 @@ async fn the_usage_command_shows_the_days_of_a_running_service() {
 
     let text = installation.run(&["usage", "--account", ACCOUNT]).await;
     assert_eq!(text.code, Some(0), "{text:?}");
-    assert!(text.stderr.contains("the state of the limits is on the gateways"), "{text:?}");
+    assert!(text.stderr.contains("for the current limits, ask a gateway"), "{text:?}");
     let lines: Vec<Vec<_>> = text.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
     let date = &today["startTime"].as_str().unwrap()[..10];
     let head = ["DATE", "REQUESTS", "2XX", "4XX", "429", "5XX", "GETPET"];

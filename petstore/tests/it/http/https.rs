@@ -139,13 +139,13 @@ async fn sighup_loads_a_new_certificate_and_keeps_the_old_one_if_it_is_invalid()
     let kept = shop.client(Protocol::Http1);
     fs::write(&shop.certificate.file, "not a certificate").unwrap();
     shop.server.signal("HUP").await;
-    said("reload: the HTTPS certificate cannot be used, the old one stays").await;
+    said("cannot reload the HTTPS certificate: the old one stays in use").await;
     kept.get("/v1/pets").await.assert_status(200);
 
     fs::copy(&new.key_file, &shop.certificate.key_file).unwrap();
     fs::copy(&new.file, &shop.certificate.file).unwrap();
     shop.server.signal("HUP").await;
-    said("reload: the HTTPS certificate was read again").await;
+    said("reloaded the HTTPS certificate").await;
     let replaced = Tls::trusting(&other, Protocol::Http2).connect(address).await;
     replaced.expect("the new certificate is in use");
     assert_eq!(shop.server.terminate().await.code, Some(0));

@@ -18,7 +18,7 @@ const FRESH_KEYS: usize = 12;
 /// Time within which a key that is used for the first time is served, on a busy machine.
 const FIRST_USE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Timeout of a look-up's wait for its turn. After it the look-up is refused because too many wait.
+/// Timeout of a lookup's wait for its turn. After it the lookup is refused because too many wait.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Number of connections: more than could be served in time if each key had to be looked up separately.

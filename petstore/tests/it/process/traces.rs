@@ -111,7 +111,7 @@ async fn the_sender_decides_about_tracing_and_otherwise_the_ratio() {
     assert_eq!(spans.len(), 1, "{spans:?}");
 }
 
-/// Look-ups that wait at the same moment share a call of `ResolveKeys`. If that ran in a task of its own, it
+/// Lookups that wait at the same moment share a call of `ResolveKeys`. If that ran in a task of its own, it
 /// would belong to no request, and have no span.
 #[tokio::test]
 async fn look_ups_that_share_a_call_are_part_of_a_request_that_waits_for_one() {

@@ -10,7 +10,7 @@ use crate::{key_of_new_account, key_without_limits, pets::created, petstore};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const NEXT_TOKEN: &str = "another-token-that-is-as-long-as-needed";
-const READ_AGAIN: &str = "was read again";
+const RELOADED: &str = "reloaded the";
 /// Time within which the service must notice that a part is there.
 const NOTICED_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -27,7 +27,7 @@ async fn a_gateway_with_the_cores_token_is_served_and_one_without_is_not() {
     let other = authority.keep_token(NEXT_TOKEN);
     for flags in [[].as_slice(), &["--service-token-file", &other]] {
         let gateway = start_gateway(&installation, &url, flags).await;
-        assert_says_that_the_core_is_away(&gateway, &key, "the core does not answer").await;
+        assert_says_that_the_core_is_away(&gateway, &key, "cannot fetch account changes from the core").await;
         part_is(&gateway, "core", "down", "token_refused").await;
         assert!(!gateway.stderr().contains(TOKEN), "{}", gateway.stderr());
     }
@@ -99,8 +99,7 @@ async fn sighup_reloads_the_service_token_on_both_sides() {
     assert_serves(&gateway, &key).await;
 
     for (file, server) in [(&at_core, &core), (&at_gateway, &gateway)] {
-        for (written, line) in [("too short", "cannot be used, the old one stays"), (NEXT_TOKEN, READ_AGAIN)]
-        {
+        for (written, line) in [("too short", ": the old one stays in use"), (NEXT_TOKEN, RELOADED)] {
             fs::write(file, written).unwrap();
             server.signal("HUP").await;
             eventually(NOTICED_TIMEOUT, async || {
@@ -142,12 +141,12 @@ async fn a_service_token_is_replaced_in_any_order_without_a_failed_request() {
     {
         order.reverse();
         for (file, server) in order {
-            let read = server.stderr().matches(READ_AGAIN).count();
+            let read = server.stderr().matches(RELOADED).count();
             fs::write(file, &written).unwrap();
             server.signal("HUP").await;
             eventually(NOTICED_TIMEOUT, async || {
                 let log = server.stderr();
-                if log.matches(READ_AGAIN).count() > read { Ok(()) } else { Err(log) }
+                if log.matches(RELOADED).count() > read { Ok(()) } else { Err(log) }
             })
             .await;
             clients.answered(50).await;
@@ -161,7 +160,7 @@ async fn a_service_token_is_replaced_in_any_order_without_a_failed_request() {
         &["--service-token-file", &authority.keep_token(&format!("{TOKEN}\n{NEXT_TOKEN}"))],
     )
     .await;
-    assert_says_that_the_core_is_away(&old, &key, "the core does not answer").await;
+    assert_says_that_the_core_is_away(&old, &key, "cannot fetch account changes from the core").await;
 }
 
 #[tokio::test]
@@ -186,7 +185,7 @@ async fn a_changed_token_or_certificate_is_used_without_a_signal() {
     for (server, lines) in [(&core, 2), (&gateway, 1)] {
         eventually(NOTICED_TIMEOUT, async || {
             let log = server.stderr();
-            if log.matches(READ_AGAIN).count() >= lines { Ok(()) } else { Err(log) }
+            if log.matches(RELOADED).count() >= lines { Ok(()) } else { Err(log) }
         })
         .await;
     }
@@ -216,15 +215,16 @@ async fn a_gateway_and_a_core_that_trust_each_others_certificates_work_together(
     let gateway =
         start_gateway(&installation, &right, &[["--core-ca", &trusted].as_slice(), &shown].concat()).await;
     assert_serves(&gateway, &key).await;
-    for (url, authority, shown) in [
-        (&right, &trusted, [].as_slice()),
-        (&right, &trusted, &shown_forged),
-        (&right, &distrusted, &shown),
-        (&wrong_name, &trusted, &shown),
+    let (refused, lost) = ("cannot fetch account changes from the core", "the core does not answer");
+    for (url, authority, shown, line) in [
+        (&right, &trusted, [].as_slice(), refused),
+        (&right, &trusted, &shown_forged, lost),
+        (&right, &distrusted, &shown, lost),
+        (&wrong_name, &trusted, &shown, lost),
     ] {
         let gateway =
             start_gateway(&installation, url, &[["--core-ca", authority].as_slice(), shown].concat()).await;
-        assert_says_that_the_core_is_away(&gateway, &key, "the core does not answer").await;
+        assert_says_that_the_core_is_away(&gateway, &key, line).await;
     }
 }
 

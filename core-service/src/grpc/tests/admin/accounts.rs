@@ -53,7 +53,7 @@ async fn an_update_changes_the_fields_of_its_mask() {
     };
     let numbers = |numbers| pb::Account { limits: numbers, ..Default::default() };
     let refusal = change(numbers(limits(5, 5)), &["limits"]).await.unwrap_err();
-    assert_eq!(refusal.message(), "limits are for accounts on plan enterprise");
+    assert_eq!(refusal.message(), "limits can be set only on plan enterprise");
     let enterprise = pb::Account { plan: pb::Plan::Enterprise.into(), ..numbers(limits(500, 5_000)) };
     assert_eq!(change(enterprise, &["plan"]).await.unwrap().limits, limits(500, 5_000));
     let changed =
@@ -93,7 +93,7 @@ async fn a_whole_account_can_be_edited_and_sent_back() {
 
     let own = pb::Account { limits: Some(pb::Limits { per_minute: 7, per_day: 70 }), ..renamed };
     let refusal = change("zoo", own).await.unwrap_err();
-    assert_eq!(refusal.message(), "plan must be enterprise to have numbers of its own");
+    assert_eq!(refusal.message(), "plan must be enterprise to have its own limits");
 }
 
 #[tokio::test]

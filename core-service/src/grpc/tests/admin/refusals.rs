@@ -256,8 +256,9 @@ async fn without_a_stored_refusal_the_answer_explains_sampling_and_names_the_log
     let shop = Shop::open().await;
     let (account_id, key_id) = acme(&shop).await;
     let sampled = "Only a sample of refusals is kept, for 24 hours and with a delay of some seconds, so it \
-                   may still have been refused. Answers 400, 404, 405, 413, 415 and 5xx are only in the log.";
-    let healthy = "Account acme is not suspended, and the current state of its keys refuses no request.";
+                   may still have been refused. Responses 400, 404, 405, 413, 415 and 5xx are only in \
+                   the log.";
+    let healthy = "Account acme is not suspended, and none of its keys is being rejected.";
     let of_request =
         |account: &str| pb::ExplainRefusalRequest { account: account.into(), ..request("order-67") };
     for (asked, requests, state, in_log) in [
@@ -280,7 +281,7 @@ async fn without_a_stored_refusal_the_answer_explains_sampling_and_names_the_log
     local(&shop).suspend_account(suspend("acme")).await.unwrap();
     let unknown = answer(&shop, of_request("acme")).await;
     assert_eq!((unknown.explanations.len(), unknown.explanations[0].cause()), (1, C::AccountSuspended));
-    assert!(unknown.note.contains("The current refusals of account acme are explained"), "{}", unknown.note);
+    assert!(unknown.note.contains("what account acme is being refused for"), "{}", unknown.note);
     assert_eq!(answer(&shop, of_account("acme")).await.note, "", "the suspension is the answer");
 }
 
@@ -377,7 +378,7 @@ async fn a_report_of_refusals_is_bounded_and_validated() {
         (one(Refusal { key_id: "x".into(), ..right.clone() }), "refusals.key_id must be the UUID of a key"),
         (
             one(Refusal { until_ms: Some(-1), ..right.clone() }),
-            "refusals.until_ms must be a moment from 1970 to 9999",
+            "refusals.until_ms must be a time between 1970 and 9999",
         ),
     ] {
         let report = ReportUsageRequest { reporter: "run".into(), number: 1, refusals, ..Default::default() };
