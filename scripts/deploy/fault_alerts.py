@@ -1,7 +1,7 @@
 """Makes each fault of the table real under load, and compares who is notified about it with the table.
 
 Arguments: BINARY [--write] [--jobs N] [NAME...]. A name selects the faults that contain it. --write replaces the table of
-docs/reliability.md; otherwise it is compared.
+deploy/prometheus/README.md; otherwise it is compared.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from faults import FAULTS, Fault
 from installation import Caller, Load, Template
 from monitoring import FACTOR, Monitoring, alerts
 
-PAGE = Path("docs/reliability.md")
+PAGE = Path("deploy/prometheus/README.md")
 SLACK = 6  # seconds that the service and a busy machine may take in addition; they pass at the usual speed
 SETTLED = 20  # seconds after which no further page can come: the longest `for` of a page is two minutes
 BEFORE = 120  # requests a second before the fault: as many as in an hour, so that two failures are no large share of it
@@ -117,7 +117,7 @@ def tried(fault: Fault, template: Template) -> Outcome:
 
 def table() -> str:
     def link(alert: str) -> str:
-        return f"[{alert}](troubleshooting.md#{alert.lower()})"
+        return f"[{alert}](../../docs/troubleshooting.md#{alert.lower()})"
 
     lines = ["| Fault | Page | Tickets | Within |", "|---|---|---|---|"]
     for fault in FAULTS:

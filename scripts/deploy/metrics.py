@@ -12,7 +12,7 @@ import yaml
 
 from faults import FAULTS
 
-GUIDE = re.findall(r"^\| `(\w+)` \| (counter|gauge|histogram) \| ([^|]*) \|", Path("docs/operations.md").read_text(), re.MULTILINE)
+GUIDE = re.findall(r"^\| `(\w+)` \| (counter|gauge|histogram) \| ([^|]*) \|", Path("deploy/prometheus/README.md").read_text(), re.MULTILINE)
 LABELS = {"up": set(), "ALERTS": {"alertname", "alertstate"}}  # by metric; these two are Prometheus's
 for name, kind, labels in GUIDE:
     names = [f"{name}_{part}" for part in ("bucket", "count", "sum")] if kind == "histogram" else [name]

@@ -231,9 +231,9 @@ async fn text_from_clients_never_becomes_a_metric_label() {
 
 /// Checks the table. With `UPDATE_PAGES=1` in its environment this test writes it instead.
 #[tokio::test]
-async fn every_metric_is_in_the_operators_guide() {
+async fn every_metric_is_on_the_page_about_monitoring() {
     let shop = TestShop::open().await;
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/prometheus/README.md");
     let guide = fs::read_to_string(page).unwrap();
     let (before, rest) = guide.split_once("<!-- metrics:begin -->\n").unwrap();
     let (written, after) = rest.split_once("<!-- metrics:end -->").unwrap();
