@@ -39,7 +39,7 @@ macro_rules! errors {
             $($(#[$text:meta])* $error:ident $(($($tuple:tt)*))? $({$($members:tt)*})? $(=> $code:expr)?,)+
         }
         $(#[$doc:meta])*
-        fn $method:ident(&self) -> $result:ty { $($arms:tt)* }
+        $access:vis fn $method:ident(&self) -> $result:ty { $($arms:tt)* }
     ) => {
         $(#[$about])*
         $vis enum $name {
@@ -48,7 +48,7 @@ macro_rules! errors {
 
         impl $name {
             $(#[$doc])*
-            pub(crate) fn $method(&self) -> $result {
+            $access fn $method(&self) -> $result {
                 match self {
                     $($(Self::$error { .. } => $code,)?)+
                     $($arms)*

@@ -3,11 +3,9 @@
 
 mod account;
 mod api_key;
-mod audit;
 mod ban;
 mod creation;
 mod error;
-mod operator;
 mod order;
 mod page;
 mod pet;
@@ -20,7 +18,6 @@ pub use petstore_clock::{Day, Minute};
 pub use petstore_plans::Quota;
 
 pub use self::{
-    account::*, api_key::*, ban::*, creation::*, error::*, operator::*, order::*, page::*, pet::*, text::*,
+    account::*, api_key::*, ban::*, creation::*, error::*, order::*, page::*, pet::*, retention::*, text::*,
     usage::*, violation::*,
 };
-pub(crate) use self::{audit::*, retention::*};

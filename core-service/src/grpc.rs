@@ -10,7 +10,7 @@ use petstore_database::PING_TIMEOUT;
 use petstore_grpc_server::{Calls, GrpcServerLimits, Listener, Method, Probe, Security, Served};
 use petstore_proto::{
     FILE_DESCRIPTOR_SET,
-    admin::v1::admin_service_server::{self, AdminServiceServer},
+    admin::v1::admin_service_server,
     internal::v1::{
         batch_service_server::BatchServiceServer, key_service_server::KeyServiceServer,
         usage_service_server::UsageServiceServer,
@@ -22,14 +22,10 @@ use petstore_proto::{
 };
 use tokio::time;
 use tonic::service::Routes;
-use tower::{
-    BoxError,
-    util::{MapErr, MapRequestLayer},
-};
+use tower::{BoxError, util::MapErr};
 
 use crate::{Core, domain::PetStoreError};
 
-mod admin;
 mod batch_service;
 mod call;
 mod convert;
@@ -42,10 +38,10 @@ mod status;
 mod store_service;
 mod usage_service;
 
-pub(crate) use admin::Guesses;
 pub use batch_service::in_process;
 use limits::{BOUNDS, LIMITS};
 use methods::METHODS;
+pub use methods::of_operators;
 
 /// Parses a pet to add, and returns it as it is answered, but without an identifier.
 ///
@@ -76,26 +72,15 @@ pub fn fuzz_list(
 /// without a socket.
 pub type InMemory = MapErr<Routes, fn(Infallible) -> BoxError>;
 
-/// Returns the services for a client in the same process.
+/// Returns these services for a client in the same process.
 #[must_use]
-pub fn in_memory(core: &Core) -> InMemory {
-    MapErr::new(services(core).prepare(), |never| match never {})
+pub fn in_memory(services: Routes) -> InMemory {
+    MapErr::new(services.prepare(), |never| match never {})
 }
 
-/// Returns the services for a program that has the store itself, and so needs no token: its calls of
-/// `AdminService` are those of the operator `local`. It must not forward calls of others.
+/// Returns the core's services, to which a program may add others.
 #[must_use]
-pub fn in_memory_as_local_operator(core: &Core) -> InMemory {
-    let marked = services(core).into_axum_router().layer(MapRequestLayer::new(mark_as_local_operator));
-    MapErr::new(Routes::from(marked).prepare(), |never| match never {})
-}
-
-fn mark_as_local_operator<B>(mut request: http::Request<B>) -> http::Request<B> {
-    request.extensions_mut().insert(admin::LocalOperator);
-    request
-}
-
-fn services(core: &Core) -> Routes {
+pub fn services(core: &Core) -> Routes {
     macro_rules! limited {
         ($server:ident, $request:expr, $answer:expr) => {
             $server::new(core.clone()).max_decoding_message_size($request).max_encoding_message_size($answer)
@@ -106,8 +91,7 @@ fn services(core: &Core) -> Routes {
         .add_service(limited!(StoreServiceServer, message, message))
         .add_service(limited!(BatchServiceServer, message, message))
         .add_service(limited!(KeyServiceServer, message, LIMITS.keys_answer))
-        .add_service(limited!(UsageServiceServer, message, message))
-        .add_service(limited!(AdminServiceServer, message, message));
+        .add_service(limited!(UsageServiceServer, message, message));
     // tonic limits messages per service only, so methods with larger ones have a server each.
     let bulk = limited!(PetStoreServer, LIMITS.bulk_message, LIMITS.bulk_message);
     let larger = METHODS.rows.iter().filter(|method| method.max_message > LIMITS.message);
@@ -128,7 +112,8 @@ pub(crate) fn calls() -> Calls {
     Calls::new::<PetStoreError>(&BOUNDS, METHODS)
 }
 
-/// Serves every service of the core, as [`petstore_grpc_server::serve`] does.
+/// Serves these services, which are those of the core and others with its bounds, as
+/// [`petstore_grpc_server::serve`] does.
 ///
 /// # Errors
 ///
@@ -137,11 +122,12 @@ pub fn serve(
     listener: Listener,
     security: Security,
     core: &Core,
+    services: Routes,
     shutdown: BoxFuture<'static, ()>,
     limits: GrpcServerLimits,
 ) -> BoxFuture<'static, io::Result<()>> {
     let served = Served {
-        routes: services(core),
+        routes: services,
         calls: core.calls.clone(),
         public: &PUBLIC,
         descriptors: FILE_DESCRIPTOR_SET,

@@ -20,7 +20,6 @@ pub mod grpc;
 pub mod store;
 
 use domain::PetStoreError;
-use grpc::Guesses;
 use store::Store;
 
 /// Timeout for the next message of an import.
@@ -38,7 +37,6 @@ pub struct Core {
     calls: Calls,
     /// Permits of chunks of pets that are written.
     chunks: Arc<Semaphore>,
-    guesses: Guesses,
     import_idle_timeout: Duration,
 }
 
@@ -53,7 +51,6 @@ impl Core {
             store_name: Arc::default(),
             calls: grpc::calls(),
             chunks: Arc::new(Semaphore::new(grpc::CHUNKS)),
-            guesses: Guesses::default(),
             import_idle_timeout: IMPORT_IDLE_TIMEOUT,
         }
     }
@@ -93,5 +90,23 @@ impl Core {
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// Returns the core's clock.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Returns the environment whose keys are known; `None` for every environment.
+    #[must_use]
+    pub fn environment(&self) -> Option<Environment> {
+        self.environment
+    }
+
+    /// Returns the bounds of the core's calls.
+    #[must_use]
+    pub fn calls(&self) -> &Calls {
+        &self.calls
     }
 }

@@ -12,16 +12,13 @@ use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter};
 
 use crate::domain::{Pet, PetStoreError};
 
-mod accounts;
-mod audit;
-mod bans;
+pub mod accounts;
+pub mod bans;
 mod changes;
 mod creations;
 mod entity;
 mod imports;
-mod keys;
-mod operator_sessions;
-mod operators;
+pub mod keys;
 mod orders;
 mod pets;
 mod refusals;
@@ -29,8 +26,7 @@ mod usage;
 
 pub use petstore_migrations::SCHEMA;
 
-pub(crate) use entity::ban::ban_message;
-pub(crate) use usage::MinutesOf;
+pub use usage::MinutesOf;
 
 use changes::Answered;
 use pets::{Gets, Lists, PetCreates};

@@ -106,7 +106,7 @@ errors! {
     }
 
     /// Returns the machine-readable reason.
-    fn reason(&self) -> ErrorReason {
+    pub(crate) fn reason(&self) -> ErrorReason {
         Self::OverLimit(decision) => match decision.outcome {
             // `Admitted` is not a refusal, so this error is never made from it.
             Outcome::RateLimited | Outcome::Admitted => R::RateLimited,

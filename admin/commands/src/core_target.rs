@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, error::ErrorKind, parser::ValueSource};
 use futures_util::future::LocalBoxFuture;
+use petstore_admin_service::Administration;
 use petstore_api_key::OperatorToken;
 use petstore_clock::Clock;
 use petstore_command_line::RuntimeError;
@@ -31,7 +32,7 @@ pub(crate) trait RemoteCore: Args {
     fn connect(&self) -> Result<CoreTransport, InvalidSetting>;
 
     /// Returns the transport to a core in this process.
-    fn in_memory(core: &Core) -> CoreTransport;
+    fn in_memory(core: Core) -> CoreTransport;
 }
 
 impl RemoteCore for CoreAddressSettings {
@@ -41,8 +42,8 @@ impl RemoteCore for CoreAddressSettings {
         Self::connect(self)
     }
 
-    fn in_memory(core: &Core) -> CoreTransport {
-        CoreTransport::new(grpc::in_memory(core))
+    fn in_memory(core: Core) -> CoreTransport {
+        CoreTransport::new(grpc::in_memory(grpc::services(&core)))
     }
 }
 
@@ -68,8 +69,8 @@ impl RemoteCore for OperatorCoreSettings {
     }
 
     /// The calls of `AdminService` are those of the operator `local`.
-    fn in_memory(core: &Core) -> CoreTransport {
-        CoreTransport::new(grpc::in_memory_as_local_operator(core))
+    fn in_memory(core: Core) -> CoreTransport {
+        CoreTransport::new(grpc::in_memory(Administration::new(core).services_as_local_operator()))
     }
 }
 
@@ -104,7 +105,7 @@ impl<C: RemoteCore> CoreTarget<C> {
                 let store = Store::open(&settings.url()?, &[], OpenOptions::default()).await?;
                 let database = store.database().clone();
                 let core = Core::new(store, Clock::system());
-                Ok(ConnectedCore { transport: C::in_memory(&core), database: Some(database) })
+                Ok(ConnectedCore { transport: C::in_memory(core), database: Some(database) })
             }
         }
     }

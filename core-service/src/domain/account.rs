@@ -29,6 +29,15 @@ pub struct Account {
     pub suspension: Option<Suspension>,
 }
 
+impl Account {
+    /// Returns the account, suspended for this reason: from now on, or since it was suspended before.
+    #[must_use]
+    pub fn suspended(self, reason: Option<Remark>, now: UnixMillis) -> Self {
+        let since = self.suspension.map_or(now, |suspension| suspension.since);
+        Self { suspension: Some(Suspension { since, reason }), ..self }
+    }
+}
+
 /// A suspension of an account: all its keys are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suspension {
@@ -45,6 +54,19 @@ pub struct AccountUpdate {
     pub name: Option<AccountName>,
     /// New plan, or new limits on the current plan.
     pub plan: Option<PlanUpdate>,
+}
+
+impl AccountUpdate {
+    /// Returns the account after this change.
+    ///
+    /// # Errors
+    ///
+    /// If limits are set on a plan whose limits are fixed.
+    pub fn apply_to(self, account: Account) -> Result<Account, Violation> {
+        let plan = self.plan.map(|plan| plan.apply_to(account.plan)).transpose()?;
+        let (name, plan) = (self.name.unwrap_or(account.name), plan.unwrap_or(account.plan));
+        Ok(Account { name, plan, ..account })
+    }
 }
 
 /// A change to an account's plan.
@@ -67,7 +89,7 @@ impl PlanUpdate {
     /// # Errors
     ///
     /// If limits are set on a plan whose limits are fixed.
-    pub(crate) fn apply_to(self, plan: Plan) -> Result<Plan, Violation> {
+    fn apply_to(self, plan: Plan) -> Result<Plan, Violation> {
         match (self, plan) {
             (Self::Plan(plan), _) => Ok(plan),
             (Self::SentBack(new, limits), old) if limits == new.quota() || limits == old.quota() => Ok(new),
@@ -82,15 +104,17 @@ impl PlanUpdate {
 
 /// Filters and position of a page of accounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ListAccounts {
-    pub(crate) size: PageSize,
+pub struct ListAccounts {
+    /// Maximum number of accounts.
+    pub size: PageSize,
     /// Only accounts after this one.
-    pub(crate) after: Option<AccountId>,
+    pub after: Option<AccountId>,
     /// Only accounts whose name contains this text, in any case.
-    pub(crate) name_contains: Option<String>,
+    pub name_contains: Option<String>,
     /// Only accounts on the plan of this name.
-    pub(crate) plan: Option<&'static str>,
-    pub(crate) suspended: Option<bool>,
+    pub plan: Option<&'static str>,
+    /// Only accounts that are suspended, or that are not.
+    pub suspended: Option<bool>,
 }
 
 /// The name of an account: 1 to 64 ASCII letters, digits, `.`, `_` and `-`. It begins with a letter or a
@@ -112,7 +136,11 @@ impl AccountName {
     }
 
     /// Parses a name of the given field.
-    pub(crate) fn parse_field(field: &'static str, raw: &str) -> Result<Self, Violation> {
+    ///
+    /// # Errors
+    ///
+    /// If it is not such a name.
+    pub fn parse_field(field: &'static str, raw: &str) -> Result<Self, Violation> {
         if ApiKey::begins_in(raw) {
             return Err(Violation::new(field, NO_KEY));
         }
@@ -203,7 +231,8 @@ impl Plan {
     }
 
     /// Returns the number of `Plan` in the contracts.
-    pub(crate) const fn number(self) -> i32 {
+    #[must_use]
+    pub const fn number(self) -> i32 {
         match self {
             Self::Free => 1,
             Self::Pro => 2,
@@ -224,7 +253,8 @@ impl Plan {
     }
 
     /// Returns the plan's limits.
-    pub(crate) const fn quota(self) -> Quota {
+    #[must_use]
+    pub const fn quota(self) -> Quota {
         match self {
             Self::Free => petstore_plans::FREE.quota,
             Self::Pro => petstore_plans::PRO.quota,
@@ -234,7 +264,8 @@ impl Plan {
     }
 
     /// Returns the agreed limits, or `None` for a plan whose limits are fixed.
-    pub(crate) const fn agreed(self) -> Option<Quota> {
+    #[must_use]
+    pub const fn agreed(self) -> Option<Quota> {
         match self {
             Self::Free | Self::Pro | Self::Business => None,
             Self::Enterprise(quota) => Some(quota),

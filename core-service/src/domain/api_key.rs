@@ -103,7 +103,8 @@ pub struct ApiKeyRecord {
 
 impl ApiKeyRecord {
     /// Returns the key's state at that time.
-    pub(crate) fn state(&self, now: UnixMillis) -> KeyState {
+    #[must_use]
+    pub fn state(&self, now: UnixMillis) -> KeyState {
         KeyState::at(now, self.revoked_at, self.expires_at)
     }
 
@@ -131,7 +132,8 @@ pub enum NewExpiry {
 
 impl NewExpiry {
     /// Returns the expiry of a key that is made now in place of `old`, as that was created.
-    pub(crate) fn of(self, old: &ApiKeyRecord, now: UnixMillis) -> Option<UnixMillis> {
+    #[must_use]
+    pub fn of(self, old: &ApiKeyRecord, now: UnixMillis) -> Option<UnixMillis> {
         match self {
             Self::SameLifetime => Some(now.plus(old.expires_at?.since(old.created_at)).min(UnixMillis::LAST)),
             Self::At(at) => Some(at),

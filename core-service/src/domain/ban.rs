@@ -27,7 +27,8 @@ pub enum BanOrigin {
 
 impl BanOrigin {
     /// Returns the number that stands for the author in messages, and the reason, empty if none is stated.
-    pub(crate) fn message(&self) -> (i32, String) {
+    #[must_use]
+    pub fn message(&self) -> (i32, String) {
         match self {
             Self::Limiter => (1, String::new()),
             Self::Operator(reason) => (2, reason.as_ref().map_or("", Remark::as_str).to_owned()),

@@ -1,14 +1,13 @@
 //! Errors of the core.
 
-use std::{error::Error, time::Duration};
+use std::error::Error;
 
 use petstore_api_key::Environment;
 use petstore_grpc_server::CallFault;
 use petstore_proto::{ErrorCode, admin::v1::AdminErrorReason as A, errors, v1::ErrorReason as R};
 
 use super::{
-    AccountName, BatchViolations, KeyId, KeyState, OperatorName, OrderId, OrderStatus, PetId, Role,
-    Violation, Violations,
+    AccountName, BatchViolations, KeyId, KeyState, OrderId, OrderStatus, PetId, Violation, Violations,
 };
 
 /// Underlying error: for the log, never for the caller.
@@ -56,39 +55,6 @@ errors! {
             /// Requested status.
             to: OrderStatus,
         } => R::InvalidOrderTransition.code(),
-        /// A call without an operator token.
-        #[error("an operator token is required as bearer credential")]
-        MissingOperatorToken => A::InvalidOperatorToken.code(),
-        /// A call with an operator token that is unknown or revoked.
-        #[error("this token was revoked or is not an operator's token")]
-        InvalidOperatorToken => A::InvalidOperatorToken.code(),
-        /// One more invalid credential from an address that has sent too many.
-        #[error("too many attempts with invalid credentials; try again in {} s", retry_after.as_secs())]
-        TooManyAttempts {
-            /// Time until the next attempt.
-            retry_after: Duration,
-        } => A::TooManyAttempts.code(),
-        /// A change after which only the store itself could administer the service, or the caller could not.
-        /// It must be forced.
-        #[error("{message}; send `force: true` to confirm")]
-        ForceRequired {
-            /// The consequence.
-            message: String,
-        } => A::ForceRequired.code(),
-        /// An operator that may only read.
-        #[error("operator {operator} has the role {role}, which may not do this")]
-        OperatorNotPermitted {
-            /// The operator.
-            operator: OperatorName,
-            /// The operator's role.
-            role: Role,
-        } => A::OperatorNotPermitted.code(),
-        /// No such operator.
-        #[error("there is no operator {0}")]
-        OperatorNotFound(OperatorName) => A::OperatorNotFound.code(),
-        /// An operator with this name exists.
-        #[error("there is already an operator {0}")]
-        OperatorExists(OperatorName) => A::OperatorExists.code(),
         /// An account with this name exists.
         #[error("there is already an account {0}")]
         AccountExists(AccountName) => A::AccountExists.code(),
@@ -129,7 +95,7 @@ errors! {
     }
 
     /// Returns the code, which decides the status and the log level.
-    fn code(&self) -> ErrorCode {
+    pub fn code(&self) -> ErrorCode {
         Self::Call(fault) => match fault {
             CallFault::InvalidCall(_) => R::InvalidRequest.code(),
             CallFault::MessageTooLarge { .. } => R::BodyTooLarge.code(),

@@ -57,7 +57,8 @@ impl Remark {
     }
 
     /// Returns the text as it was written.
-    pub(crate) fn as_str(&self) -> &str {
+    #[must_use]
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 }

@@ -1,5 +1,6 @@
 //! Counts of requests, by UTC day and by minute, and the requests that gateways refused.
 
+use petstore_api_key::{ApiKey, is_request_id};
 use petstore_clock::{Minute, UnixMillis};
 pub use petstore_proto::admin::v1::RefusalCause;
 
@@ -68,15 +69,31 @@ pub(crate) fn check_reporter(name: &str) -> Result<(), Violation> {
     }
 }
 
+/// Checks that a request may have this id, by the same rule as gateways, which replace any other.
+///
+/// # Errors
+///
+/// If it may not.
+pub fn check_request_id(id: &str) -> Result<(), Violation> {
+    let rule = match id {
+        id if is_request_id(id) => return Ok(()),
+        id if ApiKey::begins_in(id) => "must not hold an API key or a token",
+        _ => "must be 8 to 64 ASCII letters, digits, '.', '_' and '-'",
+    };
+    Err(Violation::new("requestId", rule))
+}
+
 /// Returns the cause of that number in the contract and in the database; `None` if this release does not know
 /// it.
-pub(crate) fn refusal_cause(number: i64) -> Option<RefusalCause> {
+#[must_use]
+pub fn refusal_cause(number: i64) -> Option<RefusalCause> {
     let cause = RefusalCause::try_from(i32::try_from(number).ok()?).ok()?;
     Some(cause).filter(|cause| *cause != RefusalCause::Unspecified)
 }
 
 /// Returns the error code that clients received for that cause.
-pub(crate) const fn refusal_code(cause: RefusalCause) -> &'static str {
+#[must_use]
+pub const fn refusal_code(cause: RefusalCause) -> &'static str {
     match cause {
         RefusalCause::MinuteLimit | RefusalCause::AddressLimit | RefusalCause::UsageLimit => "RATE_LIMITED",
         RefusalCause::DayLimit => "QUOTA_EXCEEDED",

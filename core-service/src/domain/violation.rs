@@ -13,7 +13,8 @@ pub struct Violation {
 
 impl Violation {
     /// Returns the violation of `rule` by `field`.
-    pub(crate) const fn new(field: &'static str, rule: &'static str) -> Self {
+    #[must_use]
+    pub const fn new(field: &'static str, rule: &'static str) -> Self {
         Self { field, rule }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use petstore_api_key::{ApiKey, is_request_id};
 use petstore_clock::UnixMillis;
 use petstore_proto::{internal::v1 as internal, v1};
 
@@ -69,16 +68,6 @@ pub(super) fn key_uses(uses: Vec<internal::KeyUse>) -> Result<Vec<(String, UnixM
         Ok((id.to_string(), moment("uses.last_used_at_ms", key.last_used_at_ms)?))
     };
     uses.into_iter().map(&mut parse).collect()
-}
-
-/// Checks that a request may have this id, by the same rule as gateways, which replace any other.
-pub(super) fn check_request_id(id: &str) -> Result<()> {
-    let rule = match id {
-        id if is_request_id(id) => return Ok(()),
-        id if ApiKey::begins_in(id) => "must not hold an API key or a token",
-        _ => "must be 8 to 64 ASCII letters, digits, '.', '_' and '-'",
-    };
-    Err(refuse("requestId", rule))
 }
 
 pub(super) fn key_id(field: &'static str, raw: &str) -> Result<KeyId> {

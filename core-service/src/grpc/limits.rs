@@ -21,8 +21,6 @@ pub(super) struct MessageLimits {
     /// Calls in one batch: as many as one connection could carry separately.
     pub(super) batch: usize,
 
-    /// Calls in flight whose credential is not yet known to be an operator's.
-    pub(super) guesses: usize,
     /// Chunks of up to 1,000 pets that are written concurrently; others wait, in their order. These keep two
     /// CPU cores and a database busy, and leave connections for calls about single pets.
     pub(super) chunks: usize,
@@ -35,7 +33,6 @@ pub(super) const LIMITS: MessageLimits = MessageLimits {
     tool_message: BOUNDS.tool_message,
     entries: 1_000,
     batch: 128,
-    guesses: 1_024,
     chunks: 4,
 };
 

@@ -54,8 +54,9 @@ methods! {
 
 const CALL: Option<Duration> = Some(BOUNDS.call_timeout);
 
-/// Returns a method of `AdminService`.
-pub(super) const fn of_operators(path: &'static str) -> Method {
+/// Returns a method of `AdminService`, with the rules for all of them.
+#[must_use]
+pub const fn of_operators(path: &'static str) -> Method {
     Method { path, ..ADMIN_SERVICE }
 }
 

@@ -36,9 +36,6 @@ impl MethodError for PetStoreError {
             Self::Unavailable(_) | Self::Call(CallFault::Overloaded) | Self::RequestInProgress => {
                 details.set_retry_info(Some(Duration::from_secs(1)));
             }
-            Self::TooManyAttempts { retry_after } => {
-                details.set_retry_info(Some(*retry_after));
-            }
             _ => {}
         }
         details
@@ -130,12 +127,5 @@ mod tests {
         let violations = status.get_error_details().bad_request().unwrap().field_violations.clone();
         let fields: Vec<_> = violations.iter().map(|violation| violation.field.as_str()).collect();
         assert_eq!(fields, ["requests[1].name"]);
-    }
-
-    #[test]
-    fn an_operator_who_guessed_too_often_learns_when_to_return() {
-        let retry_after = Duration::from_secs(7);
-        let status = to_status(&PetStoreError::TooManyAttempts { retry_after });
-        assert_eq!(status.get_error_details().retry_info().unwrap().retry_delay, Some(retry_after));
     }
 }

@@ -20,7 +20,6 @@ use petstore_grpc_server::Class;
 use super::*;
 use crate::store::test_support::{Home, lock_for_writing, new_store};
 
-mod admin;
 mod batch;
 mod bounds;
 mod bulk;
@@ -49,11 +48,11 @@ impl Shop {
     }
 
     fn client(&self) -> PetStoreClient<Transport> {
-        PetStoreClient::new(BoxCloneSyncService::new(in_memory(&self.core)))
+        PetStoreClient::new(BoxCloneSyncService::new(in_memory(services(&self.core))))
     }
 
     fn keys(&self) -> KeyServiceClient<Transport> {
-        KeyServiceClient::new(BoxCloneSyncService::new(in_memory(&self.core)))
+        KeyServiceClient::new(BoxCloneSyncService::new(in_memory(services(&self.core))))
     }
 
     /// Returns the state of a key, and the revision of the answer.
@@ -74,7 +73,14 @@ impl Shop {
         let stopped = async { stopped.await.unwrap_or_default() };
         let (listener, security) = (Listener::Tcp(listener), Security::default());
         let limits = GrpcServerLimits { connections: 1_024, connection_age, drain_deadline };
-        let task = tokio::spawn(serve(listener, security, &self.core, Box::pin(stopped), limits));
+        let task = tokio::spawn(serve(
+            listener,
+            security,
+            &self.core,
+            services(&self.core),
+            Box::pin(stopped),
+            limits,
+        ));
         Server { address, stop, task }
     }
 }

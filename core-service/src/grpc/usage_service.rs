@@ -12,14 +12,14 @@ use petstore_proto::{
 
 use super::{
     call::{Result, service},
-    convert::{check_request_id, key_id, moment, refuse, refused},
+    convert::{key_id, moment, refuse, refused},
     limits::LIMITS,
 };
 use crate::{
     Core,
     domain::{
         AccountId, Day, MAX_COUNT, Minute, Refusal, RefusalCount, UsageMinute, UsageReport, check_reporter,
-        refusal_cause,
+        check_request_id, refusal_cause,
     },
 };
 
@@ -87,7 +87,7 @@ fn parse_requests(rows: Vec<internal::UsageRow>) -> Result<Vec<(AccountId, Usage
 /// Parses a refusal. Returns `None` if this release does not know its cause.
 fn refusal(reported: internal::Refusal) -> Result<Option<Refusal>> {
     let Some(cause) = refusal_cause(reported.cause.into()) else { return Ok(None) };
-    check_request_id(&reported.request_id)?;
+    check_request_id(&reported.request_id).map_err(refused)?;
     let positive = |field, number: i64| match number {
         ..0 => Err(refuse(field, "must not be negative")),
         0 => Ok(None),

@@ -1,4 +1,5 @@
-//! Accounts in the database.
+//! Accounts in the database. Functions with a transaction change an account in it, for a program that records
+//! who makes the change.
 
 use futures_util::future::BoxFuture;
 use petstore_clock::UnixMillis;
@@ -10,38 +11,16 @@ use sea_orm::{
 };
 
 use super::{
-    Store, audit,
+    Store,
     changes::next_revision,
     entity::{
         account::{self, Column},
         moment_column,
     },
 };
-use crate::domain::{
-    Account, AccountId, AccountName, AccountUpdate, Actor, ListAccounts, PetStoreError, Plan, Remark,
-    Suspension,
-};
+use crate::domain::{Account, AccountId, AccountName, ListAccounts, PetStoreError, Plan};
 
 impl Store {
-    /// Creates an account.
-    ///
-    /// # Errors
-    ///
-    /// [`PetStoreError::AccountExists`] if the name is taken, or the store's error.
-    pub async fn create_account(
-        &self,
-        actor: &Actor,
-        name: &AccountName,
-        plan: Plan,
-        now: UnixMillis,
-    ) -> Result<Account, PetStoreError> {
-        let (actor, name) = (actor.clone(), name.clone());
-        self.change(&actor.clone(), now, move |transaction| {
-            Box::pin(async move { insert(transaction, &actor, &name, plan, now).await })
-        })
-        .await
-    }
-
     /// Returns `true` if there is an account.
     ///
     /// # Errors
@@ -54,7 +33,11 @@ impl Store {
 
     /// Returns a page of accounts, newest first, with one more than the page has. The first page includes the
     /// total after filtering.
-    pub(crate) async fn list_accounts(
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn list_accounts(
         &self,
         list: ListAccounts,
     ) -> Result<(Vec<Account>, Option<i64>), PetStoreError> {
@@ -87,95 +70,14 @@ impl Store {
     }
 
     /// Returns the account with this identifier.
-    pub(crate) async fn find_account_by_id(&self, id: AccountId) -> Result<Account, PetStoreError> {
+    ///
+    /// # Errors
+    ///
+    /// [`PetStoreError::AccountIdNotFound`], or the store's error.
+    pub async fn find_account_by_id(&self, id: AccountId) -> Result<Account, PetStoreError> {
         let find = account::Entity::find_by_id(id.0);
         let row = self.database.all(find).await?.pop();
         row.ok_or(PetStoreError::AccountIdNotFound(id.0))?.try_into()
-    }
-
-    /// Changes an account.
-    ///
-    /// # Errors
-    ///
-    /// [`PetStoreError::AccountNotFound`], [`PetStoreError::AccountExists`] if the new name is taken,
-    /// [`PetStoreError::Invalid`] if the account's plan has custom limits, or the store's error.
-    pub async fn update_account(
-        &self,
-        actor: &Actor,
-        name: &AccountName,
-        update: AccountUpdate,
-        now: UnixMillis,
-    ) -> Result<Account, PetStoreError> {
-        self.change_account(actor, name, "UpdateAccount", now, move |account| {
-            let plan = update.plan.map(|plan| plan.apply_to(account.plan)).transpose()?;
-            let (name, plan) = (update.name.unwrap_or(account.name), plan.unwrap_or(account.plan));
-            Ok(Account { name, plan, ..account })
-        })
-        .await
-    }
-
-    /// Suspends an account. All its keys are refused. An account that is already suspended gets the new
-    /// reason.
-    ///
-    /// # Errors
-    ///
-    /// [`PetStoreError::AccountNotFound`], or the store's error.
-    pub async fn suspend_account(
-        &self,
-        actor: &Actor,
-        name: &AccountName,
-        reason: Option<Remark>,
-        now: UnixMillis,
-    ) -> Result<Account, PetStoreError> {
-        self.change_account(actor, name, "SuspendAccount", now, move |account| {
-            let since = account.suspension.map_or(now, |suspension| suspension.since);
-            Ok(Account { suspension: Some(Suspension { since, reason }), ..account })
-        })
-        .await
-    }
-
-    /// Ends an account's suspension. An account that is not suspended stays unchanged.
-    ///
-    /// # Errors
-    ///
-    /// [`PetStoreError::AccountNotFound`], or the store's error.
-    pub async fn resume_account(
-        &self,
-        actor: &Actor,
-        name: &AccountName,
-        now: UnixMillis,
-    ) -> Result<Account, PetStoreError> {
-        self.change_account(actor, name, "ResumeAccount", now, |account| {
-            Ok(Account { suspension: None, ..account })
-        })
-        .await
-    }
-
-    /// Replaces the account with the result of `change`, and records that. Does nothing if the account stays
-    /// unchanged.
-    async fn change_account(
-        &self,
-        actor: &Actor,
-        name: &AccountName,
-        action: &'static str,
-        now: UnixMillis,
-        change: impl FnOnce(Account) -> Result<Account, PetStoreError> + Send + 'static,
-    ) -> Result<Account, PetStoreError> {
-        let (actor, name) = (actor.clone(), name.clone());
-        self.change(&actor.clone(), now, move |transaction| {
-            Box::pin(async move {
-                let before = find(transaction, &name).await?;
-                let after = change(before.clone())?;
-                if after == before {
-                    return Ok(before);
-                }
-                let after = Account { revision: next_revision(transaction, now).await?, ..after };
-                replace(transaction, &after).await?;
-                audit::change(transaction, &actor, now, action, Some(&before), &after).await?;
-                Ok(after)
-            })
-        })
-        .await
     }
 }
 
@@ -185,10 +87,22 @@ pub(super) async fn find(transaction: &Session, name: &AccountName) -> Result<Ac
     row.ok_or_else(|| PetStoreError::AccountNotFound(name.clone()))?.try_into()
 }
 
+/// Returns `true` if there is an account, in a transaction.
+///
+/// # Errors
+///
+/// If the database fails.
+pub async fn exist(transaction: &Session) -> Result<bool, PetStoreError> {
+    Ok(!account::Entity::find().limit(1).all(transaction).await?.is_empty())
+}
+
 /// Adds an account, in a transaction.
-pub(super) async fn insert(
+///
+/// # Errors
+///
+/// [`PetStoreError::AccountExists`] if the name is taken, or the store's error.
+pub async fn insert(
     transaction: &Session,
-    actor: &Actor,
     name: &AccountName,
     plan: Plan,
     now: UnixMillis,
@@ -196,9 +110,29 @@ pub(super) async fn insert(
     let created_at = Set(moment_column(now));
     let row = account::ActiveModel { created_at, ..row(name, plan, next_revision(transaction, now).await?) };
     let inserted = account::Entity::insert(row).exec_with_returning(transaction).await;
-    let account: Account = inserted.map_err(|error| exists(error, name))?.try_into()?;
-    audit::change(transaction, actor, now, "CreateAccount", None, &account).await?;
-    Ok(account)
+    inserted.map_err(|error| exists(error, name))?.try_into()
+}
+
+/// Replaces an account by the result of `change`, in a transaction. Does nothing if the account stays
+/// unchanged. Returns the account before and after.
+///
+/// # Errors
+///
+/// [`PetStoreError::AccountNotFound`], [`PetStoreError::AccountExists`] if a new name is taken, the error of
+/// `change`, or the store's.
+pub async fn change(
+    transaction: &Session,
+    name: &AccountName,
+    now: UnixMillis,
+    change: impl FnOnce(Account) -> Result<Account, PetStoreError> + Send,
+) -> Result<(Account, Account), PetStoreError> {
+    let before = find(transaction, name).await?;
+    let mut after = change(before.clone())?;
+    if after != before {
+        after.revision = next_revision(transaction, now).await?;
+        replace(transaction, &after).await?;
+    }
+    Ok((before, after))
 }
 
 async fn replace(transaction: &Session, account: &Account) -> Result<(), PetStoreError> {

@@ -1,28 +1,28 @@
-//! Bans of keys in the database.
+//! Bans of keys in the database. Functions with a transaction change a ban in it, for a program that records
+//! who makes the change.
 
 use std::time::Duration;
 
 use petstore_clock::UnixMillis;
 use petstore_database::Session;
-use petstore_proto::{admin::v1 as admin, internal::v1::ReportBanResponse};
+use petstore_proto::internal::v1::ReportBanResponse;
 use sea_orm::{
     ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
     sea_query::{Expr, ExprTrait, OnConflict},
 };
 
 use super::{
-    Store, audit,
+    Store,
     changes::{current_revision, touch},
     entity::{
         account, api_key,
-        ban::{self, ban_message, note_message, note_row},
+        ban::{self, note_message, note_row},
         moment_column,
     },
     keys::{self, name_of},
 };
 use crate::domain::{
-    AccountId, Actor, ApiKeyRecord, Audited, Ban, BanNote, BanOrigin, Change, KEPT, KeyId, PetStoreError,
-    Remark, ban_json,
+    AccountId, AccountName, ApiKeyRecord, Ban, BanNote, BanOrigin, KEPT, KeyId, PetStoreError, Remark,
 };
 
 impl Store {
@@ -59,86 +59,9 @@ impl Store {
             .await
     }
 
-    /// Bans a key from now on. The new ban replaces any other. The key's owner is shown the reason. The next
-    /// ban depends on its length, as after any other.
-    ///
-    /// # Errors
-    ///
-    /// [`PetStoreError::Invalid`] if `length` is zero, [`PetStoreError::KeyNotFound`],
-    /// [`PetStoreError::KeyNotActive`], or the store's error.
-    pub async fn add_ban(
-        &self,
-        actor: &Actor,
-        id: KeyId,
-        length: Duration,
-        reason: Option<Remark>,
-        now: UnixMillis,
-    ) -> Result<admin::Ban, PetStoreError> {
-        let decide = move |key: &ApiKeyRecord, from: UnixMillis| {
-            key.check_active(now)?; // a ban of another key would be invisible
-            Ok(BanNote::Banned(Ban::new(from, from.plus(length), BanOrigin::Operator(reason))?))
-        };
-        let (note, key) = self.set_ban(actor, id, "CreateBan", now, decide).await?;
-        match note {
-            BanNote::Banned(ban) => Ok(ban_message(id.to_string(), &key.account, &ban)),
-            BanNote::Lifted(_) => Err(PetStoreError::Bug("a ban that was imposed is lifted".into())),
-        }
-    }
-
-    /// Lifts a key's ban and resets its history, so that the next ban is as short as a first one. Applies
-    /// also to bans that were imposed earlier but are not known here yet.
-    ///
-    /// # Errors
-    ///
-    /// [`PetStoreError::KeyNotFound`], or the store's error.
-    pub async fn lift_ban(&self, actor: &Actor, id: KeyId, now: UnixMillis) -> Result<(), PetStoreError> {
-        self.set_ban(actor, id, "LiftBan", now, |_, at| Ok(BanNote::Lifted(at))).await.map(drop)
-    }
-
-    /// Bans a key or lifts its bans, regardless of the stored note. `decide` makes the note from its time.
-    /// This is `now`, or the time at which the stored ban was imposed if that is later because of clock skew:
-    /// the newer note holds. Returns the key too.
-    async fn set_ban(
-        &self,
-        actor: &Actor,
-        id: KeyId,
-        action: &'static str,
-        now: UnixMillis,
-        decide: impl FnOnce(&ApiKeyRecord, UnixMillis) -> Result<BanNote, PetStoreError> + Send + 'static,
-    ) -> Result<(BanNote, ApiKeyRecord), PetStoreError> {
-        let actor = actor.clone();
-        self.change(&actor.clone(), now, move |transaction| {
-            Box::pin(async move {
-                let key = keys::find(transaction, id).await?;
-                touch(transaction, key.account_id.0, now).await?;
-                let kept = ban::Entity::find_by_id(id.to_string()).all(transaction).await?.pop();
-                let kept = kept.map(BanNote::from);
-                let at = match &kept {
-                    Some(BanNote::Banned(ban)) => now.max(ban.from),
-                    Some(BanNote::Lifted(_)) | None => now,
-                };
-                let note = decide(&key, at)?;
-                keep(transaction, &id.to_string(), note.clone()).await?;
-                let in_force = |note: &BanNote| match note {
-                    BanNote::Banned(ban) if ban.until > now => Some(ban_json(ban)),
-                    BanNote::Banned(_) | BanNote::Lifted(_) => None,
-                };
-                let change = Change {
-                    action,
-                    subject: key.subject(),
-                    before: kept.as_ref().and_then(in_force),
-                    after: in_force(&note),
-                };
-                audit::record(transaction, &actor, now, change).await?;
-                Ok((note, key))
-            })
-        })
-        .await
-    }
-
     /// Returns the bans in force after a position (start and key of the previous page's last ban), newest
-    /// first, at most `limit`, of one account if it is given, each with its start. A revoked or expired key
-    /// has none. The first page includes the total.
+    /// first, at most `limit`, of one account if it is given, each with its key and account. A revoked or
+    /// expired key has none. The first page includes the total.
     ///
     /// # Errors
     ///
@@ -149,7 +72,7 @@ impl Store {
         account: Option<AccountId>,
         after: Option<(UnixMillis, KeyId)>,
         limit: Option<u64>,
-    ) -> Result<(Vec<(UnixMillis, admin::Ban)>, Option<i64>), PetStoreError> {
+    ) -> Result<(Vec<(KeyId, AccountName, Ban)>, Option<i64>), PetStoreError> {
         let filters = Condition::all()
             .add(ban::Column::EndsAt.gt(moment_column(now)))
             .add(Expr::col((ban::Entity, ban::Column::EndsAt)).gt(Expr::col(ban::Column::ImposedAt)))
@@ -172,15 +95,19 @@ impl Store {
             .limit(limit);
         let rows = self.database.read(move |db| Box::pin(find.clone().all(db))).await?;
         let bans = rows.into_iter().filter_map(|(row, _, account)| {
-            let key_id = row.key_id.clone();
+            let key_id = row.key_id.parse().ok()?;
             let BanNote::Banned(ban) = row.into() else { return None }; // a lifting may lie in the future
-            Some((ban.from, ban_message(key_id, &name_of(account), &ban)))
+            Some((key_id, name_of(account), ban))
         });
         Ok((bans.collect(), total))
     }
 
     /// Returns the bans in force of these keys.
-    pub(crate) async fn bans_in_force(
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn bans_in_force(
         &self,
         keys: &[KeyId],
         now: UnixMillis,
@@ -201,6 +128,65 @@ impl Store {
         });
         Ok(in_force.collect())
     }
+}
+
+/// Bans a key from now on, in a transaction. The new ban replaces any other. The key's owner is shown the
+/// reason. The next ban depends on its length, as after any other. Returns the key, and its ban before and
+/// after.
+///
+/// # Errors
+///
+/// [`PetStoreError::Invalid`] if `length` is zero, [`PetStoreError::KeyNotFound`],
+/// [`PetStoreError::KeyNotActive`], or the store's error.
+pub async fn impose(
+    transaction: &Session,
+    id: KeyId,
+    length: Duration,
+    reason: Option<Remark>,
+    now: UnixMillis,
+) -> Result<(ApiKeyRecord, Option<Ban>, Ban), PetStoreError> {
+    let (key, kept, at) = find_for_change(transaction, id, now).await?;
+    key.check_active(now)?; // a ban of another key would be invisible
+    let ban = Ban::new(at, at.plus(length), BanOrigin::Operator(reason))?;
+    keep(transaction, &id.to_string(), BanNote::Banned(ban.clone())).await?;
+    Ok((key, kept, ban))
+}
+
+/// Lifts a key's ban and resets its history, so that the next ban is as short as a first one, in a
+/// transaction. Applies also to bans that were imposed earlier but are not known here yet. Returns the key,
+/// and the ban that was in force.
+///
+/// # Errors
+///
+/// [`PetStoreError::KeyNotFound`], or the store's error.
+pub async fn lift(
+    transaction: &Session,
+    id: KeyId,
+    now: UnixMillis,
+) -> Result<(ApiKeyRecord, Option<Ban>), PetStoreError> {
+    let (key, kept, at) = find_for_change(transaction, id, now).await?;
+    keep(transaction, &id.to_string(), BanNote::Lifted(at)).await?;
+    Ok((key, kept))
+}
+
+/// Returns a key whose bans an operator changes, its ban in force, and the time of the change, regardless of
+/// the stored note. This is `now`, or the time at which the stored ban was imposed if that is later because
+/// of clock skew: the newer note holds.
+async fn find_for_change(
+    transaction: &Session,
+    id: KeyId,
+    now: UnixMillis,
+) -> Result<(ApiKeyRecord, Option<Ban>, UnixMillis), PetStoreError> {
+    let key = keys::find(transaction, id).await?;
+    touch(transaction, key.account_id.0, now).await?;
+    let kept = ban::Entity::find_by_id(id.to_string()).all(transaction).await?.pop();
+    Ok(match kept.map(BanNote::from) {
+        Some(BanNote::Banned(ban)) => {
+            let at = now.max(ban.from);
+            (key, Some(ban).filter(|ban| ban.until > now), at)
+        }
+        Some(BanNote::Lifted(_)) | None => (key, None, now),
+    })
 }
 
 async fn keep(transaction: &Session, key_id: &str, note: BanNote) -> Result<(), DbErr> {

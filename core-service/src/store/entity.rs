@@ -33,50 +33,6 @@ pub(super) fn numbers(numbers: impl Iterator<Item = i64>) -> Value {
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub(crate) enum Relation {}
 
-/// Table `audit_events`.
-pub(super) mod audit_event {
-    use petstore_proto::admin::v1::AuditEvent;
-    use sea_orm::entity::prelude::*;
-
-    use super::{Relation, stored_moment};
-
-    #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
-    #[sea_orm(table_name = "audit_events")]
-    pub(crate) struct Model {
-        #[sea_orm(primary_key)]
-        pub id: i64,
-        pub created_at: i64,
-        pub operator: String,
-        pub client_address: String,
-        pub action: String,
-        pub account_id: Option<i64>,
-        pub account: Option<String>,
-        pub key_id: Option<String>,
-        pub target_operator: Option<String>,
-        pub before: Option<String>,
-        pub after: Option<String>,
-    }
-
-    impl ActiveModelBehavior for ActiveModel {}
-
-    impl From<Model> for AuditEvent {
-        fn from(row: Model) -> Self {
-            Self {
-                id: row.id,
-                create_time: Some(stored_moment(row.created_at).to_timestamp()),
-                operator: row.operator,
-                client_address: row.client_address,
-                action: row.action,
-                account: row.account.unwrap_or_default(),
-                key_id: row.key_id.unwrap_or_default(),
-                target_operator: row.target_operator.unwrap_or_default(),
-                before_json: row.before.unwrap_or_default(),
-                after_json: row.after.unwrap_or_default(),
-            }
-        }
-    }
-}
-
 /// Table `create_requests`.
 pub(super) mod create_request {
     use sea_orm::entity::prelude::*;
@@ -133,66 +89,6 @@ pub(super) mod installation {
         #[sea_orm(primary_key, auto_increment = false)]
         pub id: i16,
         pub name: String,
-    }
-
-    impl ActiveModelBehavior for ActiveModel {}
-}
-
-/// Table `operators`.
-pub(super) mod operator {
-    use sea_orm::entity::prelude::*;
-
-    use super::{Relation, stored_moment};
-    use crate::domain::{Operator, OperatorName, PetStoreError, Role};
-
-    #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
-    #[sea_orm(table_name = "operators")]
-    pub(crate) struct Model {
-        #[sea_orm(primary_key)]
-        pub id: i64,
-        pub name: String,
-        pub role: String,
-        pub digest: Vec<u8>,
-        pub last_four: String,
-        pub created_at: i64,
-        pub revoked_at: Option<i64>,
-        pub last_used_at: Option<i64>,
-    }
-
-    impl ActiveModelBehavior for ActiveModel {}
-
-    impl TryFrom<Model> for Operator {
-        type Error = PetStoreError;
-
-        fn try_from(row: Model) -> Result<Self, Self::Error> {
-            let role = Role::ALL.into_iter().find(|role| role.name() == row.role);
-            let bug =
-                || PetStoreError::Bug(format!("operator {} has the role {}", row.name, row.role).into());
-            Ok(Self {
-                role: role.ok_or_else(bug)?,
-                name: OperatorName::stored(row.name),
-                last_four: Some(row.last_four),
-                created_at: stored_moment(row.created_at),
-                revoked_at: row.revoked_at.map(stored_moment),
-                last_used_at: row.last_used_at.map(stored_moment),
-            })
-        }
-    }
-}
-
-/// Table `operator_sessions`.
-pub(super) mod operator_session {
-    use sea_orm::entity::prelude::*;
-
-    use super::Relation;
-
-    #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
-    #[sea_orm(table_name = "operator_sessions")]
-    pub(crate) struct Model {
-        #[sea_orm(primary_key, auto_increment = false)]
-        pub digest: Vec<u8>,
-        pub operator_id: i64,
-        pub expires_at: i64,
     }
 
     impl ActiveModelBehavior for ActiveModel {}

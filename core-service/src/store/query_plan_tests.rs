@@ -15,8 +15,8 @@ use super::{
     test_support::{new_database, new_file, open_file},
 };
 use crate::domain::{
-    AccountId, Actor, Day, IdempotencyKey, KEPT, KeyId, ListOrders, ListPets, Minute, NewPet, OperatorName,
-    OrderId, OrderStatus, PageSize, PetId, PetStatus, Role,
+    AccountId, Day, IdempotencyKey, KEPT, KeyId, ListOrders, ListPets, Minute, NewPet, OrderId, OrderStatus,
+    PageSize, PetId, PetStatus,
 };
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
@@ -284,34 +284,5 @@ async fn all_by_key_on_postgresql(store: &Store) {
                 && (!step.contains("Sort") || sorts_little(&statement))
         });
         assert!(by_key, "{statement}: {plan:#?}");
-    }
-}
-
-/// Makes the calls of an operator's first sign-in, and of the pages of the console after it.
-async fn administer(store: &Store) {
-    let name = OperatorName::parse("first").unwrap();
-    let (_, token) = store.create_operator(&Actor::LOCAL, &name, Role::Admin, NOW).await.unwrap();
-    store.authenticate_operator(&token, NOW).await.unwrap().unwrap();
-    let actor = Actor { operator: name, ..Actor::LOCAL };
-    let session = store.open_session(&actor, &token, NOW).await.unwrap();
-    store.authenticate_operator(&session, NOW).await.unwrap().unwrap();
-    store.list_operators(PageSize::MAX, None).await.unwrap();
-    store.has_operators().await.unwrap();
-    store.refusals_of_request("request 7").await.unwrap();
-    store.usage_by_minute(MinutesOf::default(), Minute(99), 1_440).await.unwrap();
-    store.end_session(&actor, session.digest(), NOW).await.unwrap();
-}
-
-/// Tests that no statement is compiled. Compilation takes longer than any of the statements, even more so on
-/// a busy machine.
-#[tokio::test]
-async fn no_statement_of_an_operator_is_compiled_before_postgresql_executes_it() {
-    let (store, _database) = new_database().await;
-    let statements = sent_by(store.clone(), administer).await;
-    let of_sessions = |statement: &&Statement| statement.sql.contains("operator_sessions");
-    assert!(statements.iter().filter(of_sessions).count() > 3, "{statements:?}");
-    for statement in statements {
-        let plan = plan(store.database.reader(), "EXPLAIN", &statement).await;
-        assert!(!plan.iter().any(|line| line.starts_with("JIT")), "{statement}: {plan:#?}");
     }
 }

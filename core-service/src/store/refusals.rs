@@ -14,7 +14,11 @@ use crate::domain::{AccountId, KEPT, PetStoreError, Refusal};
 
 impl Store {
     /// Returns the newest refusal in each account of a request with this id, newest first.
-    pub(crate) async fn refusals_of_request(&self, request_id: &str) -> Result<Vec<Refusal>, PetStoreError> {
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn refusals_of_request(&self, request_id: &str) -> Result<Vec<Refusal>, PetStoreError> {
         use refusal::Column as C;
         let newest = refusal::Entity::find()
             .select_only()
@@ -30,7 +34,11 @@ impl Store {
     }
 
     /// Returns the refusals of an account that are kept since a time, newest first.
-    pub(crate) async fn refusals_of_account(
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn refusals_of_account(
         &self,
         account: AccountId,
         since: UnixMillis,

@@ -1,7 +1,9 @@
 //! New stores, on the engine that `PETSTORE_TEST_ENGINE` names.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
+use petstore_api_key::Environment;
+use petstore_clock::UnixMillis;
 use petstore_database::{
     DatabaseUrl, OpenOptions, schema,
     testing::{Observe, foreign_transaction},
@@ -13,7 +15,8 @@ use petstore_test_servers::{
 use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, metric};
 use tempfile::TempDir;
 
-use super::{SCHEMA, Store};
+use super::{SCHEMA, Store, accounts, bans, keys};
+use crate::domain::{Account, AccountName, ApiKeyRecord, Ban, IssuedKey, KeyId, PetStoreError, Plan, Remark};
 
 const MIGRATE: OpenOptions = OpenOptions { migrate: true, quick_check: true };
 
@@ -69,10 +72,6 @@ pub(crate) async fn new_database() -> (Store, Database) {
 }
 
 impl Store {
-    pub(crate) fn is_sqlite(&self) -> bool {
-        self.database.backend() == DbBackend::Sqlite
-    }
-
     /// Calls the function after each statement that is sent through this handle.
     pub(crate) fn observe(&mut self, observe: impl Fn(&metric::Info<'_>) + Send + Sync + 'static) {
         let observe: Observe = Arc::new(observe);
@@ -105,4 +104,96 @@ pub(crate) async fn lock_for_writing(url: &DatabaseUrl) -> DatabaseTransaction {
         transaction.execute_unprepared("LOCK TABLE pets IN EXCLUSIVE MODE").await.unwrap();
     }
     transaction
+}
+
+/// Runs each change in a transaction of its own, as a program does that records who makes them.
+impl Store {
+    /// Creates an account.
+    pub(crate) async fn create_account(
+        &self,
+        name: &AccountName,
+        plan: Plan,
+        now: UnixMillis,
+    ) -> Result<Account, PetStoreError> {
+        let name = name.clone();
+        self.database
+            .transaction(move |it| Box::pin(async move { accounts::insert(it, &name, plan, now).await }))
+            .await
+    }
+
+    /// Replaces an account by the result of `change`.
+    pub(crate) async fn change_account(
+        &self,
+        name: &AccountName,
+        now: UnixMillis,
+        change: impl FnOnce(Account) -> Result<Account, PetStoreError> + Send + 'static,
+    ) -> Result<Account, PetStoreError> {
+        let name = name.clone();
+        let changed = self
+            .database
+            .transaction(move |it| Box::pin(async move { accounts::change(it, &name, now, change).await }));
+        changed.await.map(|(_, after)| after)
+    }
+
+    /// Creates a key that is in use in production.
+    pub(crate) async fn create_key(
+        &self,
+        account: &AccountName,
+        label: Option<Remark>,
+        environment: Environment,
+        expires_at: Option<UnixMillis>,
+        now: UnixMillis,
+    ) -> Result<IssuedKey, PetStoreError> {
+        let account = account.clone();
+        self.database
+            .transaction(move |it| {
+                Box::pin(async move { keys::create(it, &account, label, environment, expires_at, now).await })
+            })
+            .await
+    }
+
+    /// Revokes a key.
+    pub(crate) async fn revoke_key(&self, id: KeyId, now: UnixMillis) -> Result<ApiKeyRecord, PetStoreError> {
+        let revoked =
+            self.database.transaction(move |it| Box::pin(async move { keys::revoke(it, id, now).await }));
+        revoked.await.map(|(_, after)| after)
+    }
+
+    /// Replaces a key.
+    pub(crate) async fn replace_key(
+        &self,
+        id: KeyId,
+        grace: Duration,
+        expires_at: Option<UnixMillis>,
+        now: UnixMillis,
+    ) -> Result<IssuedKey, PetStoreError> {
+        let replaced = self.database.transaction(move |it| {
+            Box::pin(async move {
+                let old = keys::find(it, id).await?;
+                keys::replace(it, &old, grace, expires_at, now).await
+            })
+        });
+        replaced.await.map(|(new, _)| new)
+    }
+
+    /// Bans a key.
+    pub(crate) async fn add_ban(
+        &self,
+        id: KeyId,
+        length: Duration,
+        reason: Option<Remark>,
+        now: UnixMillis,
+    ) -> Result<Ban, PetStoreError> {
+        let imposed = self
+            .database
+            .transaction(move |it| Box::pin(async move { bans::impose(it, id, length, reason, now).await }));
+        imposed.await.map(|(.., ban)| ban)
+    }
+
+    /// Lifts the bans of a key.
+    pub(crate) async fn lift_ban(&self, id: KeyId, now: UnixMillis) -> Result<(), PetStoreError> {
+        let lifted =
+            self.database.transaction(move |it| Box::pin(async move { bans::lift(it, id, now).await }));
+        lifted.await.map(drop)
+    }
 }

@@ -24,13 +24,13 @@ const COUNTS: [&str; 5] = ["succeeded", "client_errors", "refused", "server_erro
 
 /// Selection and grouping of the minutes to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct MinutesOf {
+pub struct MinutesOf {
     /// Account to which the counts are limited, if any.
-    pub(crate) account: Option<AccountId>,
+    pub account: Option<AccountId>,
     /// Key to which the counts are limited, if any.
-    pub(crate) key_id: Option<KeyId>,
+    pub key_id: Option<KeyId>,
     /// `true` to count each key separately.
-    pub(crate) by_key: bool,
+    pub by_key: bool,
 }
 
 impl Store {
@@ -68,7 +68,11 @@ impl Store {
     /// days. Days without requests are left out. Returns also the number of the reporter's last report that
     /// was counted; 0 if there was none, or there are no days. One statement reads both, so that they are
     /// consistent.
-    pub(crate) async fn usage_by_day(
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn usage_by_day(
         &self,
         account: Option<AccountId>,
         since: Day,
@@ -92,7 +96,11 @@ impl Store {
     /// Returns the counts since a minute, in ascending order of minutes and then of keys, without the
     /// account's name. Minutes without requests are left out. If there are more than `max`, the last ones are
     /// returned.
-    pub(crate) async fn usage_by_minute(
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn usage_by_minute(
         &self,
         of: MinutesOf,
         since: Minute,
@@ -120,7 +128,11 @@ impl Store {
     }
 
     /// Returns the number of requests that each cause refused since a minute, largest first.
-    pub(crate) async fn refusals_by_cause(&self, since: Minute) -> Result<Vec<CountedCause>, PetStoreError> {
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn refusals_by_cause(&self, since: Minute) -> Result<Vec<CountedCause>, PetStoreError> {
         let query = Query::select()
             .from("refusal_counts")
             .column("cause")
@@ -141,11 +153,11 @@ impl Store {
     }
 
     /// Returns the accounts with most requests answered with 429 since a minute, most first, at most `max`.
-    pub(crate) async fn most_refused(
-        &self,
-        since: Minute,
-        max: u64,
-    ) -> Result<Vec<RefusedAccount>, PetStoreError> {
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn most_refused(&self, since: Minute, max: u64) -> Result<Vec<RefusedAccount>, PetStoreError> {
         let query = most_of("usage_minutes", "minute", since.0, "refused", max);
         let refused = |row: &QueryResult| -> Result<_, PetStoreError> {
             Ok(RefusedAccount { account: row.try_get("", "name")?, requests: row.try_get("", "sum")? })
@@ -154,11 +166,11 @@ impl Store {
     }
 
     /// Returns the accounts that called the deprecated getPet since a day, most calls first, at most `max`.
-    pub(crate) async fn deprecated_use(
-        &self,
-        since: Day,
-        max: u64,
-    ) -> Result<Vec<DeprecatedUse>, PetStoreError> {
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn deprecated_use(&self, since: Day, max: u64) -> Result<Vec<DeprecatedUse>, PetStoreError> {
         let query = most_of("usage_days", "day", since.0, "get_pet", max);
         let used = |row: &QueryResult| -> Result<_, PetStoreError> {
             Ok(DeprecatedUse {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use petstore_admin_service::Administration;
 use petstore_api_key::{ApiKey, OperatorToken};
 use petstore_clock::Clock;
 use petstore_core::{Core, grpc};
@@ -102,12 +103,13 @@ pub async fn start_service(settings: ServeSettings, clock: Clock) -> Result<Proc
 
     let limiter = process.rate_limiter(redis, settings.limiter.resilience(), &clock).await;
     let core = Core::new(store, clock.clone()).for_environment(environment).traced(traces.clone());
-    let transport = CoreTransport::new(grpc::in_memory(&core));
+    let services = Administration::new(core.clone()).services();
+    let transport = CoreTransport::new(grpc::in_memory(services.clone()));
     let (options, in_process) =
         (settings.edge.gateway(environment, traces), Arc::new(grpc::in_process(&core)));
     let gateway = Gateway::new(options, transport, Some(in_process), limiter, clock);
     gateway.ask_core_once().await;
-    process.serve_grpc(grpc, &settings.grpc, security, core);
+    process.serve_grpc(grpc, &settings.grpc, security, core, services);
     process.serve_rest(rest, &settings.edge, gateway);
     process.ready();
     Ok(process)
@@ -121,7 +123,8 @@ pub(crate) async fn start_core(settings: CoreSettings, clock: Clock) -> Result<P
     let (mut process, traces) = Process::start(&settings.process, "petstore-core").await?;
     let store = process.open_store(&url, &replicas, &settings.store).await?;
     let core = Core::new(store, clock).for_environment(settings.environment.environment).traced(traces);
-    process.serve_grpc(grpc, &settings.grpc, security, core);
+    let services = Administration::new(core.clone()).services();
+    process.serve_grpc(grpc, &settings.grpc, security, core, services);
     process.ready();
     Ok(process)
 }

@@ -13,10 +13,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use petstore_admin_service::{AdminError, store::AdminStore};
 use petstore_api_key::{ApiKey, OperatorToken};
 use petstore_clock::{Clock, UnixMillis};
 use petstore_command_line::partial_file::folder_of;
-use petstore_core::{domain::PetStoreError, store::Store};
+use petstore_core::store::Store;
 use petstore_database::DatabaseUrl;
 use tokio::task::spawn_blocking;
 
@@ -33,7 +34,7 @@ pub enum FirstSecretError {
     InTheWay,
     /// The store refuses the account or the operator.
     #[error(transparent)]
-    Store(#[from] PetStoreError),
+    Store(#[from] AdminError),
 }
 
 /// Secret that a new store begins with.
@@ -88,23 +89,24 @@ impl FirstSecret {
     }
 
     /// Returns `true` if the store has no secret of this kind yet.
-    async fn is_missing(&self, store: &Store) -> Result<bool, PetStoreError> {
+    async fn is_missing(&self, store: &Store) -> Result<bool, AdminError> {
         match self {
             Self::ApiKey(_) => Ok(!store.has_accounts().await?),
-            Self::OperatorToken(_) => Ok(!store.has_operators().await?),
+            Self::OperatorToken(_) => Ok(!AdminStore::new(store).has_operators().await?),
         }
     }
 
     /// Returns `true` if the store has this secret.
-    async fn is_known(&self, store: &Store) -> Result<bool, PetStoreError> {
+    async fn is_known(&self, store: &Store) -> Result<bool, AdminError> {
         match self {
-            Self::ApiKey(key) => store.has_key(key).await,
-            Self::OperatorToken(token) => store.has_token(token).await,
+            Self::ApiKey(key) => Ok(store.has_key(key).await?),
+            Self::OperatorToken(token) => AdminStore::new(store).has_token(token).await,
         }
     }
 
     /// Adds the secret to the store. Returns `false` if another process was faster.
-    async fn add(&self, store: &Store, now: UnixMillis) -> Result<bool, PetStoreError> {
+    async fn add(&self, store: &Store, now: UnixMillis) -> Result<bool, AdminError> {
+        let store = AdminStore::new(store);
         match self {
             Self::ApiKey(key) => Ok(store.create_first_account(key, now).await?.is_some()),
             Self::OperatorToken(token) => Ok(store.create_first_operator(token, now).await?.is_some()),
@@ -319,7 +321,11 @@ mod tests {
                 }
             }
             if is_committed {
-                store.create_first_account(&generated, UnixMillis(1)).await.unwrap().unwrap();
+                AdminStore::new(&store)
+                    .create_first_account(&generated, UnixMillis(1))
+                    .await
+                    .unwrap()
+                    .unwrap();
             }
             let file = made(&store, &url).await.unwrap().unwrap();
             let kept = ApiKey::parse(fs::read_to_string(file).unwrap().trim_end()).unwrap();

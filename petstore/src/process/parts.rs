@@ -20,6 +20,7 @@ use petstore_settings::{CoreAddressSettings, EdgeSettings, GrpcSettings, StoreSe
 use petstore_telemetry::metrics::{Collector, Collectors, IntGaugeVec, Sampled, gauges};
 use rustix::fs::{StatVfs, statvfs};
 use tokio::{runtime::Handle, task::spawn_blocking};
+use tonic::service::Routes;
 use tower::{ServiceExt, service_fn};
 
 use super::{
@@ -133,13 +134,14 @@ impl Process {
         transport
     }
 
-    /// Serves gRPC, and runs the core's background work.
+    /// Serves these services over gRPC, and runs the core's background work.
     pub(crate) fn serve_grpc(
         &mut self,
         port: BoundGrpc,
         settings: &GrpcSettings,
         security: Security,
         core: Core,
+        services: Routes,
     ) {
         let BoundGrpc { listener, addr, file } = port;
         if let Some(required) = security.token() {
@@ -162,7 +164,7 @@ impl Process {
             });
         }
         self.addresses.grpc = Some(addr);
-        self.sources.core = Some(CoreTransport::new(grpc::in_memory(&core)));
+        self.sources.core = Some(CoreTransport::new(grpc::in_memory(services.clone())));
         self.metrics.add(core.metrics());
         let background = core.clone();
         self.add("the core's background work", Phase::ClosingBackground, |end| {
@@ -175,7 +177,7 @@ impl Process {
         };
         self.add("the gRPC port", Phase::ClosingGrpc, |end| {
             Box::pin(async move {
-                let ended = grpc::serve(listener, security, &core, end, limits).await;
+                let ended = grpc::serve(listener, security, &core, services, end, limits).await;
                 let removed = spawn_blocking(|| drop(file)).await;
                 ended.and(removed.map_err(io::Error::other))
             })

@@ -6,9 +6,10 @@ use petstore::{
     Process,
     servers::{GatewaySettings, ServeSettings, start_gateway, start_service},
 };
+use petstore_admin_service::{domain::Actor, store::AdminStore};
 use petstore_api_key::Environment;
 use petstore_clock::Clock;
-use petstore_core::domain::{AccountName, Actor, Plan, Quota};
+use petstore_core::domain::{AccountName, Plan, Quota};
 use petstore_settings::{GrpcAddr, from_flags};
 use petstore_testkit::{
     Client, eventually,
@@ -126,7 +127,8 @@ async fn serve(database: &str) -> Process {
 }
 
 async fn key(core: &Process) -> String {
-    let (store, now) = (core.store().expect("the core's store"), Clock::system().now());
+    let store = AdminStore::new(core.store().expect("the core's store"));
+    let now = Clock::system().now();
     let account = AccountName::parse("costs").expect("a name");
     store
         .create_account(&Actor::LOCAL, &account, Plan::Enterprise(UNLIMITED), now)

@@ -15,12 +15,13 @@ const MISSION: [&str; 5] = ["core-service", "migrations", "petstore/settings", "
 const RESTRICTED: &[(&str, &[&str])] = &[
     ("axum", &["admin/web", "crates/http-server", "petstore", "rest-gateway"]),
     ("petstore-admin-commands", &["petstore", "testing/fuzz"]),
+    ("petstore-admin-service", &["admin/commands", "petstore", "testing/fuzz", "testing/testkit"]),
     ("petstore-admin-web", &["admin/commands", "petstore", "testing/fuzz"]),
-    ("petstore-core", &["admin/commands", "petstore", "testing/fuzz", "testing/testkit"]),
+    ("petstore-core", &["admin/commands", "admin/service", "petstore", "testing/fuzz", "testing/testkit"]),
     ("petstore-migrations", &["core-service"]),
     ("petstore-settings", &["admin/commands", "petstore", "testing/testkit"]),
     ("redis", &["crates/rate-limit"]),
-    ("sea-orm", &["core-service", "crates/database", "migrations"]),
+    ("sea-orm", &["admin/service", "core-service", "crates/database", "migrations"]),
 ];
 
 /// Returns the name of a section of a manifest with each of its lines.

@@ -8,8 +8,9 @@ use std::{
 use crate::files;
 
 /// Crates, whose code is in `src` below.
-pub(crate) const CRATES: [&str; 23] = [
+pub(crate) const CRATES: [&str; 24] = [
     "admin/commands",
+    "admin/service",
     "admin/web",
     "core-service",
     "crates/api-key",

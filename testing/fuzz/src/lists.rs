@@ -1,9 +1,10 @@
 //! Targets of lists: a cursor and the query of REST, and a page token of gRPC.
 
 use percent_encoding::percent_decode_str;
+use petstore_admin_service::domain::fuzz_page_token;
 use petstore_api_key::{List, PageToken};
 use petstore_core::{
-    domain::{ListOrders, ListPets, PageSize, PetStoreError, fuzz_page_token},
+    domain::{ListOrders, ListPets, PageSize, PetStoreError},
     grpc::fuzz_list,
 };
 use petstore_gateway::fuzz_query;

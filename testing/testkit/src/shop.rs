@@ -19,13 +19,14 @@ use petstore::{
     Process,
     servers::{GatewaySettings, ServeSettings, start_gateway, start_service},
 };
+use petstore_admin_service::{
+    domain::{Actor, OperatorName, Role},
+    store::AdminStore,
+};
 use petstore_api_key::Environment;
 use petstore_clock::{Clock, ManualClock, UnixMillis};
 use petstore_core::{
-    domain::{
-        AccountName, AccountUpdate, Actor, IssuedKey, KeyId, NewExpiry, OperatorName, Plan, PlanUpdate,
-        Quota, Remark, Role,
-    },
+    domain::{AccountName, AccountUpdate, IssuedKey, KeyId, NewExpiry, Plan, PlanUpdate, Quota, Remark},
     store::Store,
 };
 use petstore_settings::{GrpcAddr, from_flags};
@@ -167,6 +168,10 @@ impl TestShop {
         self.running.store().expect("the core's store")
     }
 
+    fn changes(&self) -> AdminStore {
+        AdminStore::new(self.store())
+    }
+
     /// Returns the REST address of each gateway.
     #[must_use]
     pub fn gateways(&self) -> Vec<SocketAddr> {
@@ -241,7 +246,7 @@ impl TestShop {
     pub async fn account_on(&self, plan: Plan) -> AccountName {
         let number = self.accounts.fetch_add(1, Ordering::Relaxed);
         let name = AccountName::parse(&format!("account-{number}")).expect("a name");
-        self.store()
+        self.changes()
             .create_account(&Actor::LOCAL, &name, plan, self.clock.now())
             .await
             .expect("a new account");
@@ -251,7 +256,7 @@ impl TestShop {
     /// Moves an account to another plan.
     pub async fn set_plan(&self, account: &AccountName, plan: Plan) {
         let update = AccountUpdate { plan: Some(PlanUpdate::Plan(plan)), name: None };
-        self.store()
+        self.changes()
             .update_account(&Actor::LOCAL, account, update, self.clock.now())
             .await
             .expect("the account is there");
@@ -260,20 +265,22 @@ impl TestShop {
     /// Suspends an account, for this reason.
     pub async fn suspend(&self, account: &AccountName, reason: &str) {
         let reason = Remark::reason(reason).expect("a reason");
-        let suspended = self.store().suspend_account(&Actor::LOCAL, account, reason, self.clock.now());
+        let changes = self.changes();
+        let suspended = changes.suspend_account(&Actor::LOCAL, account, reason, self.clock.now());
         suspended.await.expect("the account is there");
     }
 
     /// Ends the suspension of an account.
     pub async fn resume(&self, account: &AccountName) {
-        let resumed = self.store().resume_account(&Actor::LOCAL, account, self.clock.now());
+        let changes = self.changes();
+        let resumed = changes.resume_account(&Actor::LOCAL, account, self.clock.now());
         resumed.await.expect("the account is there");
     }
 
     /// Creates an operator, and returns its token.
     pub async fn operator_token(&self, name: &str, role: Role) -> String {
         let name = OperatorName::parse(name).expect("a name");
-        let issued = self.store().create_operator(&Actor::LOCAL, &name, role, self.clock.now()).await;
+        let issued = self.changes().create_operator(&Actor::LOCAL, &name, role, self.clock.now()).await;
         issued.expect("a new operator").1.expose().to_owned()
     }
 
@@ -290,19 +297,19 @@ impl TestShop {
     /// Revokes the client's key.
     pub async fn revoke(&self, client: &Client) {
         let id = self.key_id(client);
-        self.store().revoke_key(&Actor::LOCAL, id, self.clock.now()).await.expect("the key is there");
+        self.changes().revoke_key(&Actor::LOCAL, id, self.clock.now()).await.expect("the key is there");
     }
 
     /// Bans the client's key for this time, as an operator does.
     pub async fn ban(&self, client: &Client, length: Duration) {
         let banned =
-            self.store().add_ban(&Actor::LOCAL, self.key_id(client), length, None, self.clock.now()).await;
+            self.changes().add_ban(&Actor::LOCAL, self.key_id(client), length, None, self.clock.now()).await;
         banned.expect("the key is there");
     }
 
     /// Lifts the ban of the client's key.
     pub async fn lift_ban(&self, client: &Client) {
-        let lifted = self.store().lift_ban(&Actor::LOCAL, self.key_id(client), self.clock.now()).await;
+        let lifted = self.changes().lift_ban(&Actor::LOCAL, self.key_id(client), self.clock.now()).await;
         lifted.expect("the key is there");
     }
 
@@ -317,7 +324,7 @@ impl TestShop {
     pub async fn rotate(&self, client: &Client, grace: Duration) -> Client {
         let id = self.key_id(client);
         let (issued, _) = self
-            .store()
+            .changes()
             .rotate_key(&Actor::LOCAL, id, grace, None, NewExpiry::SameLifetime, self.clock.now())
             .await
             .expect("the key is active");
@@ -326,7 +333,7 @@ impl TestShop {
 
     async fn issue(&self, account: &AccountName, expires_at: Option<UnixMillis>) -> Client {
         let issued = self
-            .store()
+            .changes()
             .create_key(&Actor::LOCAL, account, None, self.environment, expires_at, self.clock.now())
             .await;
         self.client_with_key(&issued.expect("the account is there"))

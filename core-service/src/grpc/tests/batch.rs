@@ -14,7 +14,7 @@ use super::*;
 
 impl Shop {
     async fn batch(&self, calls: Vec<Call>) -> Result<Streaming<CallResponse>, Status> {
-        batch_over(BoxCloneSyncService::new(in_memory(&self.core)), calls).await
+        batch_over(BoxCloneSyncService::new(in_memory(services(&self.core))), calls).await
     }
 }
 

@@ -24,7 +24,7 @@ fn texts() -> [String; 6] {
 
 impl Shop {
     fn usage(&self) -> UsageServiceClient<Transport> {
-        UsageServiceClient::new(BoxCloneSyncService::new(in_memory(&self.core)))
+        UsageServiceClient::new(BoxCloneSyncService::new(in_memory(services(&self.core))))
     }
 }
 

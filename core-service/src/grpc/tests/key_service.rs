@@ -1,4 +1,4 @@
-use petstore_api_key::{ApiKey, Environment};
+use petstore_api_key::Environment;
 use petstore_proto::internal::v1::{
     Ban, BanOrigin, FoundKey, KeyState, KeyUse, ListChangesRequest, Plan, ReportBanRequest, ReportUseRequest,
     ResolveKeysRequest, ResolveKeysResponse,
@@ -6,11 +6,23 @@ use petstore_proto::internal::v1::{
 use prost::Message;
 
 use super::*;
-use crate::domain::{self, Actor};
+use crate::{domain, store::Store};
 
 async fn resolve_all(shop: &Shop, digests: Vec<Vec<u8>>) -> Result<ResolveKeysResponse, tonic::Status> {
     let request = ResolveKeysRequest { digests, ..Default::default() };
     shop.keys().resolve_keys(request).await.map(tonic::Response::into_inner)
+}
+
+async fn suspend(store: &Store, name: &domain::AccountName, reason: domain::Remark) {
+    let suspended = store.change_account(name, START, |it| Ok(it.suspended(Some(reason), START)));
+    suspended.await.unwrap();
+}
+
+/// Creates an account with one key.
+async fn first_key(store: &Store) -> domain::IssuedKey {
+    let name = domain::AccountName::parse("first").unwrap();
+    store.create_account(&name, domain::Plan::Free, START).await.unwrap();
+    store.create_key(&name, None, Environment::Production, None, START).await.unwrap()
 }
 
 #[tokio::test]
@@ -18,9 +30,9 @@ async fn a_key_resolves_to_its_present_state_and_quota() {
     let shop = Shop::open().await;
     let Core { store, clock, .. } = &shop.core;
     let name = domain::AccountName::parse("acme").unwrap();
-    store.create_account(&Actor::LOCAL, &name, domain::Plan::Pro, START).await.unwrap();
+    store.create_account(&name, domain::Plan::Pro, START).await.unwrap();
     let expiry = START.plus(Duration::from_mins(1));
-    let issued = store.create_key(&Actor::LOCAL, &name, None, Environment::Staging, Some(expiry), START);
+    let issued = store.create_key(&name, None, Environment::Staging, Some(expiry), START);
     let issued = issued.await.unwrap();
     let digest = issued.key.digest().0.to_vec();
     let resolve = async || {
@@ -36,7 +48,7 @@ async fn a_key_resolves_to_its_present_state_and_quota() {
     assert_eq!(shop.keys().list_changes(all).await.unwrap().into_inner().revision, revision);
     shop.hand.advance(Duration::from_mins(1));
     assert_eq!(resolve().await.0.state(), KeyState::Expired);
-    store.revoke_key(&Actor::LOCAL, issued.record.id, clock.now()).await.unwrap();
+    store.revoke_key(issued.record.id, clock.now()).await.unwrap();
     let (key, newer) = resolve().await;
     assert_eq!((key.state(), newer > revision), (KeyState::Revoked, true));
 
@@ -57,9 +69,8 @@ async fn many_keys_resolve_in_one_call_as_each_alone() {
     let mut digests = Vec::new();
     for number in 0..5 {
         let name = domain::AccountName::parse(&format!("account-{number}")).unwrap();
-        store.create_account(&Actor::LOCAL, &name, domain::Plan::Pro, START).await.unwrap();
-        let issued =
-            store.create_key(&Actor::LOCAL, &name, None, Environment::Staging, None, START).await.unwrap();
+        store.create_account(&name, domain::Plan::Pro, START).await.unwrap();
+        let issued = store.create_key(&name, None, Environment::Staging, None, START).await.unwrap();
         digests.push(issued.key.digest().0.to_vec());
     }
     let resolve = async |digests: &[Vec<u8>]| resolve_all(&shop, digests.to_vec()).await;
@@ -97,18 +108,15 @@ async fn the_largest_answer_about_keys_fits_into_a_message() {
     let Core { store, .. } = &shop.core;
     let reason = || domain::Remark::reason(&"\u{1F415}".repeat(200)).unwrap().unwrap();
     let name = domain::AccountName::parse("acme").unwrap();
-    store.create_account(&Actor::LOCAL, &name, domain::Plan::Pro, START).await.unwrap();
+    store.create_account(&name, domain::Plan::Pro, START).await.unwrap();
     let mut digests = Vec::new();
     for _ in 0..3 {
-        let issued =
-            store.create_key(&Actor::LOCAL, &name, None, Environment::Staging, None, START).await.unwrap();
-        let banned = store
-            .add_ban(&Actor::LOCAL, issued.record.id, Duration::from_hours(1), Some(reason()), START)
-            .await;
+        let issued = store.create_key(&name, None, Environment::Staging, None, START).await.unwrap();
+        let banned = store.add_ban(issued.record.id, Duration::from_hours(1), Some(reason()), START).await;
         banned.unwrap();
         digests.push(issued.key.digest().0.to_vec());
     }
-    store.suspend_account(&Actor::LOCAL, &name, Some(reason()), START).await.unwrap();
+    suspend(store, &name, reason()).await;
     let answer = resolve_all(&shop, digests).await.unwrap();
     let key = answer.keys.iter().map(FoundKey::encoded_len).max().unwrap();
     assert!(key > 1_600, "both texts are in the answer: {key} bytes");
@@ -123,15 +131,14 @@ async fn hundreds_of_keys_of_a_suspended_account_resolve_in_one_call() {
     let shop = Shop::open().await;
     let Core { store, .. } = &shop.core;
     let name = domain::AccountName::parse("acme").unwrap();
-    store.create_account(&Actor::LOCAL, &name, domain::Plan::Pro, START).await.unwrap();
+    store.create_account(&name, domain::Plan::Pro, START).await.unwrap();
     let mut digests = Vec::new();
     for _ in 0..400 {
-        let issued =
-            store.create_key(&Actor::LOCAL, &name, None, Environment::Staging, None, START).await.unwrap();
+        let issued = store.create_key(&name, None, Environment::Staging, None, START).await.unwrap();
         digests.push(issued.key.digest().0.to_vec());
     }
     let reason = domain::Remark::reason(&"\u{5BB5}".repeat(200)).unwrap().unwrap();
-    store.suspend_account(&Actor::LOCAL, &name, Some(reason), START).await.unwrap();
+    suspend(store, &name, reason).await;
     let answer = resolve_all(&shop, digests).await.unwrap();
     assert_eq!(answer.keys.len(), 400);
     assert!(answer.encoded_len() > LIMITS.message);
@@ -155,9 +162,9 @@ async fn a_core_does_not_know_the_keys_of_the_other_environment() {
     shop.core = shop.core.for_environment(Environment::Production);
     let Core { store, .. } = &shop.core;
     let name = domain::AccountName::parse("acme").unwrap();
-    store.create_account(&Actor::LOCAL, &name, domain::Plan::Free, START).await.unwrap();
+    store.create_account(&name, domain::Plan::Free, START).await.unwrap();
     for (environment, known) in [(Environment::Production, true), (Environment::Staging, false)] {
-        let issued = store.create_key(&Actor::LOCAL, &name, None, environment, None, START).await.unwrap();
+        let issued = store.create_key(&name, None, environment, None, START).await.unwrap();
         let (key, _) = shop.resolve(&issued.key.digest().0).await;
         assert_eq!(key.is_some(), known, "{environment}");
     }
@@ -184,8 +191,7 @@ async fn a_report_of_use_is_bounded_and_validated() {
 async fn a_reported_ban_is_returned_with_its_key_until_a_day_after_its_end() {
     let shop = Shop::open().await;
     let Core { store, clock, .. } = &shop.core;
-    let key = ApiKey::generate(Environment::Production);
-    let record = store.create_first_account(&key, START).await.unwrap().unwrap();
+    let domain::IssuedKey { record, key } = first_key(store).await;
     let last_ban = async || {
         let (key, revision) = shop.resolve(&key.digest().0).await;
         (key.unwrap().last_ban, revision)
@@ -203,7 +209,7 @@ async fn a_reported_ban_is_returned_with_its_key_until_a_day_after_its_end() {
     shop.hand.advance(Duration::from_mins(5 + 24 * 60));
     assert_eq!(last_ban().await, (None, answer.revision));
 
-    store.lift_ban(&Actor::LOCAL, record.id, clock.now()).await.unwrap();
+    store.lift_ban(record.id, clock.now()).await.unwrap();
     let answer = shop.keys().report_ban(report.clone()).await.unwrap().into_inner();
     let lifted_at = i64::try_from(clock.now().0).ok();
     assert_eq!((answer.last_ban, answer.bans_lifted_at_ms), (None, lifted_at));
@@ -217,7 +223,7 @@ async fn a_reported_ban_is_returned_with_its_key_until_a_day_after_its_end() {
 async fn an_installation_is_named_by_environment_and_store() {
     let shop = Shop::open().await;
     let name = async |core: Core| {
-        let mut keys = KeyServiceClient::new(BoxCloneSyncService::new(in_memory(&core)));
+        let mut keys = KeyServiceClient::new(BoxCloneSyncService::new(in_memory(services(&core))));
         let answer = keys.list_changes(ListChangesRequest::default()).await;
         answer.unwrap().into_inner().installation
     };
@@ -234,10 +240,9 @@ async fn an_installation_is_named_by_environment_and_store() {
 async fn an_operators_ban_is_returned_with_its_reason() {
     let shop = Shop::open().await;
     let Core { store, .. } = &shop.core;
-    let key = ApiKey::generate(Environment::Production);
-    let record = store.create_first_account(&key, START).await.unwrap().unwrap();
+    let domain::IssuedKey { record, key } = first_key(store).await;
     let reason = domain::Remark::reason("open invoice").unwrap().unwrap();
-    store.add_ban(&Actor::LOCAL, record.id, Duration::from_mins(1), Some(reason), START).await.unwrap();
+    store.add_ban(record.id, Duration::from_mins(1), Some(reason), START).await.unwrap();
     let ban = shop.resolve(&key.digest().0).await.0.unwrap().last_ban.unwrap();
     assert_eq!((ban.origin(), ban.reason.as_str()), (BanOrigin::Operator, "open invoice"));
 }

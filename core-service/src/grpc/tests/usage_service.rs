@@ -27,7 +27,7 @@ const KEY: &str = "018f0000-0000-7000-8000-000000000000";
 #[tokio::test]
 async fn days_are_the_sums_of_the_reported_minutes() {
     let shop = Shop::open().await;
-    let mut usage = UsageServiceClient::new(BoxCloneSyncService::new(in_memory(&shop.core)));
+    let mut usage = UsageServiceClient::new(BoxCloneSyncService::new(in_memory(services(&shop.core))));
     let later = UsageRow { minute: row().minute + 1, ..row() };
     let without_key = UsageRow { key_id: String::new(), ..row() };
     usage.report_usage(report(vec![row(), later, without_key])).await.unwrap();
@@ -43,7 +43,7 @@ async fn days_are_the_sums_of_the_reported_minutes() {
 #[tokio::test]
 async fn a_report_of_usage_is_bounded_and_validated() {
     let shop = Shop::open().await;
-    let mut usage = UsageServiceClient::new(BoxCloneSyncService::new(in_memory(&shop.core)));
+    let mut usage = UsageServiceClient::new(BoxCloneSyncService::new(in_memory(services(&shop.core))));
     let negative = UsageRow { refused: -1, ..row() };
     let no_key = UsageRow { key_id: "a key".into(), ..row() };
     let count = internal::RefusalCount { minute: 1, cause: 1, requests: 1 };

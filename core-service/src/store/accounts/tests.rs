@@ -6,8 +6,8 @@ use petstore_proto::internal::v1::ResolvedKey;
 
 use super::*;
 use crate::{
-    domain::{ApiKeyRecord, IssuedKey, KeyId, KeyState, NewExpiry, PageSize, PlanUpdate, Quota},
-    store::test_support::{Home, new_file, new_store, open, open_file},
+    domain::{ApiKeyRecord, IssuedKey, KeyId, KeyState, PageSize, Quota},
+    store::test_support::{Home, new_file, new_store, open_file},
 };
 
 const DAY: Duration = Duration::from_hours(24);
@@ -28,19 +28,12 @@ impl Shop {
     }
 
     async fn account(&self, name: &str) -> Account {
-        self.store.create_account(&Actor::LOCAL, &named(name), Plan::Free, START).await.unwrap()
+        self.store.create_account(&named(name), Plan::Free, START).await.unwrap()
     }
 
     async fn key(&self, account: &str, expires_at: Option<UnixMillis>) -> IssuedKey {
         self.store
-            .create_key(
-                &Actor::LOCAL,
-                &named(account),
-                None,
-                Environment::Production,
-                expires_at,
-                self.clock.now(),
-            )
+            .create_key(&named(account), None, Environment::Production, expires_at, self.clock.now())
             .await
             .unwrap()
     }
@@ -62,8 +55,7 @@ impl Shop {
     }
 
     async fn set_plan(&self, account: &str, plan: Plan) -> Result<Account, PetStoreError> {
-        let update = AccountUpdate { plan: Some(PlanUpdate::Plan(plan)), name: None };
-        self.store.update_account(&Actor::LOCAL, &named(account), update, START).await
+        self.store.change_account(&named(account), START, move |it| Ok(Account { plan, ..it })).await
     }
 
     /// Returns the key as gateways see it, and the revision.
@@ -87,8 +79,8 @@ fn named(name: &str) -> AccountName {
 async fn accounts_are_listed_newest_first_with_their_plans() {
     let shop = Shop::open().await;
     let agreed = Plan::parse("enterprise", Some(5), Some(3)).unwrap();
-    shop.store.create_account(&Actor::LOCAL, &named("zoo"), Plan::Pro, START).await.unwrap();
-    shop.store.create_account(&Actor::LOCAL, &named("acme"), agreed, START).await.unwrap();
+    shop.store.create_account(&named("zoo"), Plan::Pro, START).await.unwrap();
+    shop.store.create_account(&named("acme"), agreed, START).await.unwrap();
     let listed = shop.accounts().await;
     let listed: Vec<_> =
         listed.iter().map(|account| (account.name.as_str(), account.plan, account.created_at)).collect();
@@ -100,9 +92,7 @@ async fn a_name_is_given_once_despite_concurrent_requests() {
     let shop = Shop::open().await;
     let asking = (0..8).map(|_| {
         let store = shop.store.clone();
-        tokio::spawn(
-            async move { store.create_account(&Actor::LOCAL, &named("acme"), Plan::Free, START).await },
-        )
+        tokio::spawn(async move { store.create_account(&named("acme"), Plan::Free, START).await })
     });
     let mut created = 0;
     for answer in asking.collect::<Vec<_>>() {
@@ -131,12 +121,13 @@ async fn a_new_plan_replaces_agreed_limits() {
 async fn an_account_takes_no_name_of_another() {
     let shop = Shop::open().await;
     let [acme, _] = [shop.account("acme").await, shop.account("zoo").await];
-    let rename = |name| AccountUpdate { plan: None, name: Some(named(name)) };
-    let refusal =
-        shop.store.update_account(&Actor::LOCAL, &named("acme"), rename("zoo"), START).await.unwrap_err();
+    let rename = async |to: &str| {
+        let name = named(to);
+        shop.store.change_account(&named("acme"), START, |account| Ok(Account { name, ..account })).await
+    };
+    let refusal = rename("zoo").await.unwrap_err();
     assert!(matches!(&refusal, PetStoreError::AccountExists(name) if name.as_str() == "zoo"), "{refusal}");
-    let renamed =
-        shop.store.update_account(&Actor::LOCAL, &named("acme"), rename("apex"), START).await.unwrap();
+    let renamed = rename("apex").await.unwrap();
     assert_eq!((renamed.id, renamed.name.as_str()), (acme.id, "apex"));
 }
 
@@ -184,7 +175,7 @@ async fn a_key_needs_an_existing_account_and_a_future_expiry() {
     shop.account("acme").await;
     let create = async |account, expires_at| {
         shop.store
-            .create_key(&Actor::LOCAL, &named(account), None, Environment::Staging, expires_at, START)
+            .create_key(&named(account), None, Environment::Staging, expires_at, START)
             .await
             .unwrap_err()
     };
@@ -198,16 +189,16 @@ async fn revoking_is_idempotent() {
     shop.account("acme").await;
     let key = shop.key("acme", None).await;
     assert_eq!(shop.state(&key).await, KeyState::Active);
-    let revoked = shop.store.revoke_key(&Actor::LOCAL, key.record.id, shop.clock.now()).await.unwrap();
+    let revoked = shop.store.revoke_key(key.record.id, shop.clock.now()).await.unwrap();
     let (_, revision) = shop.changes(0).await;
     shop.hand.advance(DAY);
-    assert_eq!(shop.store.revoke_key(&Actor::LOCAL, key.record.id, shop.clock.now()).await.unwrap(), revoked);
+    assert_eq!(shop.store.revoke_key(key.record.id, shop.clock.now()).await.unwrap(), revoked);
     assert_eq!(revoked.revoked_at, Some(START));
     assert_eq!(shop.state(&key).await, KeyState::Revoked);
     assert_eq!(shop.changes(revision).await, (vec![], revision), "nothing changed, so nobody need ask again");
 
     let unknown = KeyId::generate(START);
-    let refusal = shop.store.revoke_key(&Actor::LOCAL, unknown, shop.clock.now()).await.unwrap_err();
+    let refusal = shop.store.revoke_key(unknown, shop.clock.now()).await.unwrap_err();
     assert!(matches!(refusal, PetStoreError::KeyNotFound(id) if id == unknown));
 }
 
@@ -220,13 +211,9 @@ async fn a_rotated_key_works_for_the_grace_period_but_not_past_its_expiry() {
         [(None, START.plus(DAY)), (Some(soon), soon), (Some(START.plus(DAY * 9)), START.plus(DAY))]
     {
         let old = shop.key("acme", expiry).await;
-        let (new, _) = shop
-            .store
-            .rotate_key(&Actor::LOCAL, old.record.id, DAY, None, NewExpiry::SameLifetime, START)
-            .await
-            .unwrap();
+        let new = shop.store.replace_key(old.record.id, DAY, expiry, START).await.unwrap();
         assert_eq!((new.record.account.as_str(), new.record.environment), ("acme", Environment::Production));
-        assert_eq!(new.record.expires_at, expiry, "the same lifetime, from the same moment on");
+        assert_eq!(new.record.expires_at, expiry);
         assert_eq!(new.key.environment(), Environment::Production);
         let (resolved, _) = shop.resolve(&old.key).await;
         assert_eq!(resolved.unwrap().expires_at_ms, Some(moment_column(end)));
@@ -239,14 +226,10 @@ async fn an_inactive_key_is_not_rotated() {
     let shop = Shop::open().await;
     shop.account("acme").await;
     let (revoked, expired) = (shop.key("acme", None).await, shop.key("acme", Some(START.plus(DAY))).await);
-    shop.store.revoke_key(&Actor::LOCAL, revoked.record.id, shop.clock.now()).await.unwrap();
+    shop.store.revoke_key(revoked.record.id, shop.clock.now()).await.unwrap();
     shop.hand.advance(DAY);
     for (key, state) in [(revoked, KeyState::Revoked), (expired, KeyState::Expired)] {
-        let refusal = shop
-            .store
-            .rotate_key(&Actor::LOCAL, key.record.id, DAY, None, NewExpiry::SameLifetime, shop.clock.now())
-            .await
-            .unwrap_err();
+        let refusal = shop.store.replace_key(key.record.id, DAY, None, shop.clock.now()).await.unwrap_err();
         assert!(
             matches!(refusal, PetStoreError::KeyNotActive { state: found, .. } if found == state),
             "{refusal}"
@@ -272,12 +255,9 @@ async fn every_change_of_plan_or_keys_is_listed_once_under_its_newest_revision()
     expect(zoo, &mut revision).await;
     shop.key("zoo", None).await;
     expect(zoo, &mut revision).await;
-    shop.store
-        .rotate_key(&Actor::LOCAL, key.record.id, DAY, None, NewExpiry::SameLifetime, shop.clock.now())
-        .await
-        .unwrap();
+    shop.store.replace_key(key.record.id, DAY, None, shop.clock.now()).await.unwrap();
     expect(acme, &mut revision).await;
-    shop.store.revoke_key(&Actor::LOCAL, key.record.id, shop.clock.now()).await.unwrap();
+    shop.store.revoke_key(key.record.id, shop.clock.now()).await.unwrap();
     expect(acme, &mut revision).await;
     assert_eq!(shop.changes(revision).await, (vec![], revision));
 }
@@ -287,7 +267,7 @@ async fn a_failed_change_leaves_no_trace() {
     let shop = Shop::open().await;
     shop.account("acme").await;
     let before = shop.changes(0).await;
-    shop.store.create_account(&Actor::LOCAL, &named("acme"), Plan::Pro, START).await.unwrap_err();
+    shop.store.create_account(&named("acme"), Plan::Pro, START).await.unwrap_err();
     shop.set_plan("nobody", Plan::Pro).await.unwrap_err();
     assert_eq!(shop.changes(0).await, before);
 }
@@ -315,7 +295,7 @@ async fn too_many_changes_and_future_revisions_invalidate_everything() {
 async fn a_restored_store_with_as_many_changes_as_were_lost_invalidates_everything() {
     let (store, folder) = new_file().await;
     let create = async |store: &Store, name: &str, now| {
-        store.create_account(&Actor::LOCAL, &named(name), Plan::Free, now).await.unwrap();
+        store.create_account(&named(name), Plan::Free, now).await.unwrap();
     };
     let file = folder.path().join("petstore.db");
     create(&store, "kept", START).await;
@@ -378,37 +358,6 @@ async fn the_time_of_last_use_only_moves_forward() {
 }
 
 #[tokio::test]
-async fn a_new_store_gets_one_first_key_despite_concurrent_starts() {
-    let shop = Shop::open().await;
-    let mut starting = Vec::new();
-    for _ in 0..4 {
-        let store = open(&shop.home).await;
-        starting.push(tokio::spawn(async move {
-            let key = ApiKey::generate(Environment::Staging);
-            store.create_first_account(&key, START).await.unwrap().map(|record| (record, key))
-        }));
-    }
-    let mut created = Vec::new();
-    for answer in starting {
-        created.extend(answer.await.unwrap());
-    }
-    let [(record, key)] = &created[..] else { panic!("{created:?}") };
-    assert_eq!((record.account.as_str(), record.environment), ("first", Environment::Staging));
-    let (resolved, _) = shop.resolve(key).await;
-    assert_eq!(resolved.unwrap().plan, Plan::Free.number());
-    assert_eq!(shop.accounts().await.len(), 1);
-}
-
-#[tokio::test]
-async fn a_store_with_an_account_gets_no_first_key() {
-    let shop = Shop::open().await;
-    shop.account("acme").await;
-    let key = ApiKey::generate(Environment::Production);
-    assert!(shop.store.create_first_account(&key, START).await.unwrap().is_none());
-    assert_eq!(shop.resolve(&key).await.0, None);
-}
-
-#[tokio::test]
 async fn the_key_itself_is_in_no_file() {
     let shop = Shop::open().await;
     shop.account("acme").await;
@@ -427,7 +376,6 @@ async fn the_key_itself_is_in_no_file() {
 async fn a_closed_store_is_an_outage() {
     let shop = Shop::open().await;
     shop.store.database.close().await;
-    let error =
-        shop.store.create_account(&Actor::LOCAL, &named("acme"), Plan::Free, START).await.unwrap_err();
+    let error = shop.store.create_account(&named("acme"), Plan::Free, START).await.unwrap_err();
     assert!(matches!(error, PetStoreError::Unavailable(_)), "{error:?}");
 }

@@ -1,11 +1,11 @@
 //! Table `bans`.
 
 use petstore_clock::UnixMillis;
-use petstore_proto::{admin::v1 as admin, internal::v1 as internal};
+use petstore_proto::internal::v1 as internal;
 use sea_orm::entity::prelude::*;
 
 use super::{moment_column, stored_moment};
-use crate::domain::{AccountName, Ban, BanNote, BanOrigin, Remark};
+use crate::domain::{Ban, BanNote, BanOrigin, Remark};
 
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "bans")]
@@ -70,19 +70,6 @@ pub(crate) fn note_row(key_id: &str, note: BanNote) -> ActiveModel {
         ends_at: Set(moment_column(ends_at)),
         origin: Set(origin.to_owned()),
         reason: Set(reason),
-    }
-}
-
-/// Returns a ban as operators see it.
-pub(crate) fn ban_message(key_id: String, account: &AccountName, ban: &Ban) -> admin::Ban {
-    let (origin, reason) = ban.origin.message();
-    admin::Ban {
-        key_id,
-        account: account.to_string(),
-        create_time: Some(ban.from.to_timestamp()),
-        end_time: Some(ban.until.to_timestamp()),
-        origin,
-        reason,
     }
 }
 

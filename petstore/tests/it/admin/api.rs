@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use petstore_core::domain::Role;
-use petstore_testkit::{Answer, Client, Plan, TestShop, eventually};
+use petstore_testkit::{Answer, Client, Plan, Role, TestShop, eventually};
 use serde_json::json;
 
 const TOKEN: (&str, &str) = ("authorization", "Bearer pet_op_0000000000000000000000000000000000");

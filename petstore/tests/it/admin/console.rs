@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use petstore_core::domain::Role;
-use petstore_testkit::{Answer, Client, Plan, TestShop};
+use petstore_testkit::{Answer, Client, Plan, Role, TestShop};
 use serde_json::json;
 
 /// Header field that the console's own pages send.

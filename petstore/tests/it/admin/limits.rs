@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use petstore_core::domain::Role;
-use petstore_testkit::{TestShop, eventually};
+use petstore_testkit::{Role, TestShop, eventually};
 use serde_json::json;
 use tokio::time::sleep;
 

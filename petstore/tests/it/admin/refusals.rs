@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use petstore_core::domain::{AccountName, Role};
-use petstore_testkit::{Answer, Client, Plan, TestShop, eventually};
+use petstore_core::domain::AccountName;
+use petstore_testkit::{Answer, Client, Plan, Role, TestShop, eventually};
 use serde_json::{Value, json};
 
 /// Returns an operator who reads on the admin port.

@@ -6,8 +6,7 @@ use super::*;
 async fn a_viewer_reads_everything_and_changes_nothing() {
     let shop = Shop::open().await;
     let (mut admin, viewer) = (remote(&shop), token(&shop, "vera", Role::Viewer).await);
-    shop.core
-        .store()
+    shop.store
         .create_account(&Actor::LOCAL, &AccountName::parse("acme").unwrap(), Plan::Free, START)
         .await
         .unwrap();

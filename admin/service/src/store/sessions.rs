@@ -12,28 +12,31 @@ use sea_orm::{
 use serde_json::{Value, json};
 
 use super::{
-    Store, audit,
+    AdminStore, audit,
     entity::{
-        moment_column, operator,
+        operator,
         operator_session::{self, Column},
     },
 };
-use crate::domain::{Actor, Change, KEPT, Operator, PetStoreError, Subject};
+use crate::{
+    domain::{Actor, Change, Operator, Subject},
+    error::{AdminError, Result},
+};
 
-impl Store {
+impl AdminStore {
     /// Opens a session of the actor, whose token this is. A session's token cannot open another session,
     /// because sessions could then last indefinitely.
     ///
     /// # Errors
     ///
-    /// [`PetStoreError::InvalidOperatorToken`] if the token is no longer that of an operator, or the store's
+    /// [`AdminError::InvalidOperatorToken`] if the token is no longer that of an operator, or the store's
     /// error.
     pub(crate) async fn open_session(
         &self,
         actor: &Actor,
         token: &OperatorToken,
         now: UnixMillis,
-    ) -> Result<OperatorToken, PetStoreError> {
+    ) -> Result<OperatorToken> {
         let session = OperatorToken::generate_session();
         let (actor, digests) = (actor.clone(), [token, &session].map(|token| token.digest().0.to_vec()));
         self.database
@@ -44,18 +47,18 @@ impl Store {
                         .filter(operator::Column::Digest.eq(of_operator))
                         .filter(operator::Column::RevokedAt.is_null());
                     let row = find.all(transaction).await?.pop();
-                    let operator_id = row.ok_or(PetStoreError::InvalidOperatorToken)?.id;
+                    let operator_id = row.ok_or(AdminError::InvalidOperatorToken)?.id;
                     let expires_at = now.plus(Operator::SESSION_TTL);
                     let session = operator_session::ActiveModel {
                         digest: Set(of_session),
                         operator_id: Set(operator_id),
-                        expires_at: Set(moment_column(expires_at)),
+                        expires_at: Set(expires_at.as_i64()),
                     };
                     operator_session::Entity::insert(session).exec_without_returning(transaction).await?;
                     remove_old(transaction, operator_id, now).await?;
                     let after = Some(json!({ "expireTime": expires_at.to_string() }));
                     record(transaction, &actor, "CreateSession", after, now).await?;
-                    Ok::<_, PetStoreError>(())
+                    Ok::<_, AdminError>(())
                 })
             })
             .await?;
@@ -63,12 +66,7 @@ impl Store {
     }
 
     /// Ends the actor's session whose token has this digest, if it is still open.
-    pub(crate) async fn end_session(
-        &self,
-        actor: &Actor,
-        digest: KeyDigest,
-        now: UnixMillis,
-    ) -> Result<(), PetStoreError> {
+    pub(crate) async fn end_session(&self, actor: &Actor, digest: KeyDigest, now: UnixMillis) -> Result<()> {
         let actor = actor.clone();
         self.database
             .transaction(move |transaction| {
@@ -90,7 +88,7 @@ pub(super) fn has_session(digest: KeyDigest, now: UnixMillis) -> Condition {
         .select_only()
         .column(Column::OperatorId)
         .filter(is_session(digest))
-        .filter(Column::ExpiresAt.gt(moment_column(now)));
+        .filter(Column::ExpiresAt.gt(now.as_i64()));
     Condition::all().add(operator::Column::Id.in_subquery(session.into_query()))
 }
 
@@ -117,48 +115,18 @@ fn is_session(digest: KeyDigest) -> Expr {
 
 /// Removes all sessions that have expired, and the oldest of this operator if there are too many.
 async fn remove_old(transaction: &Session, operator_id: i64, now: UnixMillis) -> Result<(), DbErr> {
-    let expired = Column::ExpiresAt.lte(moment_column(now));
+    let expired = Column::ExpiresAt.lte(now.as_i64());
     operator_session::Entity::delete_many().filter(expired).exec(transaction).await?;
     let kept = operator_session::Entity::find()
         .select_only()
         .column(Column::Digest)
         .filter(Column::OperatorId.eq(operator_id))
         .order_by_desc(Column::ExpiresAt)
-        .limit(KEPT.sessions_of_operator);
+        .limit(Operator::MAX_SESSIONS);
     operator_session::Entity::delete_many()
         .filter(Column::OperatorId.eq(operator_id))
         .filter(Column::Digest.not_in_subquery(kept.into_query()))
         .exec(transaction)
         .await?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        domain::{OperatorName, Role},
-        store::test_support::new_store,
-    };
-
-    #[tokio::test]
-    async fn a_token_that_was_replaced_or_revoked_since_it_was_checked_opens_no_session() {
-        let now = UnixMillis(1_800_000_000_000);
-        let (store, _home) = new_store().await;
-        let name = OperatorName::parse("ann").unwrap();
-        let (_, old) = store.create_operator(&Actor::LOCAL, &name, Role::Admin, now).await.unwrap();
-        let actor = Actor { operator: name.clone(), ..Actor::LOCAL };
-        assert!(store.authenticate_operator(&old, now).await.unwrap().is_some());
-        let (_, new) = store.rotate_operator(&Actor::LOCAL, &name, now).await.unwrap();
-        let opened = store.open_session(&actor, &old, now).await;
-        assert!(matches!(opened, Err(PetStoreError::InvalidOperatorToken)), "{opened:?}");
-
-        let session = store.open_session(&actor, &new, now).await.unwrap();
-        let opened = store.open_session(&actor, &session, now).await;
-        assert!(matches!(opened, Err(PetStoreError::InvalidOperatorToken)), "{opened:?}");
-        store.revoke_operator(&Actor::LOCAL, &name, true, now).await.unwrap();
-        let opened = store.open_session(&actor, &new, now).await;
-        assert!(matches!(opened, Err(PetStoreError::InvalidOperatorToken)), "{opened:?}");
-        assert!(store.authenticate_operator(&session, now).await.unwrap().is_none());
-    }
 }

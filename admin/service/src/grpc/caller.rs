@@ -5,14 +5,15 @@ use std::net::IpAddr;
 use http::HeaderMap;
 use petstore_api_key::{OperatorToken, bearer};
 use petstore_clock::UnixMillis;
+use petstore_core::{Core, domain::AccountId};
 use petstore_grpc_server::{CallId, Method, Peer};
 use tonic::{Request, Response, Status, metadata::MetadataMap};
 
-use super::convert;
+use super::{Administration, convert};
 use crate::{
-    Core,
-    domain::{AccountId, Actor, Operator, PetStoreError, Role},
-    grpc::call::Result,
+    domain::{Actor, Operator, Role},
+    error::{AdminError, Result},
+    store::AdminStore,
 };
 
 /// Metadata in which a gateway sends the address of its client.
@@ -20,12 +21,13 @@ const CLIENT_ADDRESS: &str = "petstore-client-address";
 
 /// Marker of the calls of a program that has opened the store itself. No header sets it.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::grpc) struct LocalOperator;
+pub(super) struct LocalOperator;
 
 /// A call of an operator: who makes it, and when it began.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) core: Core,
+    pub(super) store: AdminStore,
     pub(super) operator: Operator,
     pub(super) actor: Actor,
     pub(super) now: UnixMillis,
@@ -35,7 +37,7 @@ impl Call {
     /// Returns the account that a filter names; `None` for an empty name, which selects every account.
     pub(super) async fn account_id(&self, name: &str) -> Result<Option<AccountId>> {
         match convert::account_filter(name)? {
-            Some(name) => Ok(Some(self.core.store.find_account(&name).await?.id)),
+            Some(name) => Ok(Some(self.core.store().find_account(&name).await?.id)),
             None => Ok(None),
         }
     }
@@ -76,7 +78,7 @@ fn client_address(headers: &HeaderMap) -> Option<IpAddr> {
     headers.get(CLIENT_ADDRESS)?.to_str().ok()?.parse().ok()
 }
 
-impl Core {
+impl Administration {
     /// Runs the work of one call if it carries the token of an operator with the required role.
     pub(super) async fn administer<M, T, F>(
         &self,
@@ -93,21 +95,23 @@ impl Core {
             origin.is_local || origin.token.as_ref().is_some_and(|token| self.guesses.knows(token.digest()));
         // Possible guesses have a separate capacity, so that they take none from known operators.
         let capacity =
-            if is_known { self.calls.capacity().of(called.class) } else { self.guesses.capacity() };
+            if is_known { self.core.calls().capacity().of(called.class) } else { self.guesses.capacity() };
         let mut name = None;
         let answered = self
-            .calls
+            .core
+            .calls()
             .answer(capacity, called, request, |message| async {
-                let now = self.clock.now();
+                let now = self.core.clock().now();
                 let operator = self.authenticate(rpc, &origin, now).await?;
                 name = Some(operator.name.to_string());
                 if operator.role < needed {
                     let Operator { name: operator, role, .. } = operator;
-                    return Err(PetStoreError::OperatorNotPermitted { operator, role });
+                    return Err(AdminError::OperatorNotPermitted { operator, role });
                 }
                 let token = origin.token.clone().filter(|_| !origin.is_local);
                 let actor = Actor { operator: operator.name.clone(), token, client_address: origin.address };
-                work(Call { core: self.clone(), operator, actor, now }, message).await
+                let (core, store) = (self.core.clone(), self.store.clone());
+                work(Call { core, store, operator, actor, now }, message).await
             })
             .await;
         if let Some(name) = name { answered_operator(rpc, &origin, &name, answered) } else { answered }
@@ -118,7 +122,7 @@ impl Core {
             return Ok(Operator::local());
         }
         if !origin.has_credential {
-            return Err(PetStoreError::MissingOperatorToken);
+            return Err(AdminError::MissingOperatorToken);
         }
         if let Some(token) = &origin.token {
             let (digest, store) = (token.digest(), &self.store);

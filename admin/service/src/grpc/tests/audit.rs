@@ -85,16 +85,17 @@ async fn the_audit_is_filtered_by_operator_account_key_and_time() {
 async fn the_database_refuses_to_change_or_remove_an_audit_event() {
     let shop = Shop::open().await;
     local(&shop).create_account(new_account("acme")).await.unwrap();
+    let database = shop.core.store().database();
     let insert = "INTO audit_events (id, created_at, operator, client_address, action) \
                   SELECT id, created_at, 'eve', client_address, action FROM audit_events";
-    let statements = if shop.core.store().is_sqlite() {
+    let statements = if database.backend() == DbBackend::Sqlite {
         vec![format!("INSERT OR REPLACE {insert}"), format!("REPLACE {insert}")]
     } else {
         vec![format!("INSERT {insert} ON CONFLICT (id) DO UPDATE SET operator = 'eve'")]
     };
     let plain = ["UPDATE audit_events SET operator = 'eve'", "DELETE FROM audit_events"].map(str::to_owned);
     for statement in &[statements, plain.into()].concat() {
-        let refusal = shop.core.store().execute_unchecked(statement).await.unwrap_err();
+        let refusal = database.writer().execute_unprepared(statement).await.unwrap_err();
         assert!(refusal.to_string().contains("append-only"), "{statement}: {refusal}");
     }
     let events = events(&mut local(&shop)).await;
@@ -117,4 +118,19 @@ async fn the_audit_is_paged_with_each_event_once() {
     }
     found.reverse();
     assert_eq!(found, actions);
+}
+
+#[tokio::test]
+async fn the_audit_names_the_ban_that_was_in_force_before() {
+    let shop = Shop::open().await;
+    let mut admin = local(&shop);
+    admin.create_account(new_account("acme")).await.unwrap();
+    let id = admin.create_key(new_key("acme")).await.unwrap().into_inner().key.unwrap().id;
+    let hour = Duration::from_hours(1);
+    for (passed, was_banned) in [(hour, false), (hour / 2, true), (hour, false)] {
+        shop.hand.advance(passed);
+        admin.create_ban(ban(&id)).await.unwrap();
+        let events = events(&mut admin).await;
+        assert_eq!(!events[0].before_json.is_empty(), was_banned, "{:?}", events[0]);
+    }
 }

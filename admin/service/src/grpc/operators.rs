@@ -2,6 +2,7 @@
 
 use std::future::{Ready, ready};
 
+use petstore_core::domain::{AccountName, PetStoreError};
 use petstore_proto::admin::v1::{
     CreateOperatorRequest, CreateOperatorResponse, CreateSessionRequest, CreateSessionResponse,
     EndSessionRequest, EndSessionResponse, GetCurrentOperatorRequest, GetCurrentOperatorResponse,
@@ -11,8 +12,8 @@ use petstore_proto::admin::v1::{
 
 use super::{caller::Call, convert};
 use crate::{
-    domain::{AccountName, ListAuditEvents, Operator, OperatorName, PageTokens, PetStoreError},
-    grpc::call::Result,
+    domain::{ListAuditEvents, Operator, OperatorName, PageTokens},
+    error::{AdminError, Result},
 };
 
 pub(super) fn current(
@@ -25,7 +26,7 @@ pub(super) fn current(
 pub(super) async fn create(call: Call, request: CreateOperatorRequest) -> Result<CreateOperatorResponse> {
     let name = OperatorName::parse(&request.name).map_err(convert::refused)?;
     let role = convert::role(request.role)?;
-    let (operator, token) = call.core.store.create_operator(&call.actor, &name, role, call.now).await?;
+    let (operator, token) = call.store.create_operator(&call.actor, &name, role, call.now).await?;
     let operator = Some(convert::operator(&operator));
     Ok(CreateOperatorResponse { operator, token: token.expose().to_owned() })
 }
@@ -33,7 +34,7 @@ pub(super) async fn create(call: Call, request: CreateOperatorRequest) -> Result
 pub(super) async fn list(call: Call, request: ListOperatorsRequest) -> Result<ListOperatorsResponse> {
     let tokens = PageTokens::new('o', &());
     let (size, after) = convert::page(&tokens, request.page_size, &request.page_token, |it| it.parse().ok())?;
-    let (rows, total_size) = call.core.store.list_operators(size, after).await?;
+    let (rows, total_size) = call.store.list_operators(size, after).await?;
     let (operators, next_page_token) = convert::cut(rows, size, &tokens, |(id, _)| id.to_string());
     let operators = operators.iter().map(|(_, operator)| convert::operator(operator)).collect();
     Ok(ListOperatorsResponse { operators, next_page_token, total_size })
@@ -41,21 +42,21 @@ pub(super) async fn list(call: Call, request: ListOperatorsRequest) -> Result<Li
 
 pub(super) async fn rotate(call: Call, request: RotateOperatorRequest) -> Result<RotateOperatorResponse> {
     let name = OperatorName::parse(&request.name).map_err(convert::refused)?;
-    let (operator, token) = call.core.store.rotate_operator(&call.actor, &name, call.now).await?;
+    let (operator, token) = call.store.rotate_operator(&call.actor, &name, call.now).await?;
     let operator = Some(convert::operator(&operator));
     Ok(RotateOperatorResponse { operator, token: token.expose().to_owned() })
 }
 
 pub(super) async fn revoke(call: Call, request: RevokeOperatorRequest) -> Result<RevokeOperatorResponse> {
     let name = OperatorName::parse(&request.name).map_err(convert::refused)?;
-    let operator = call.core.store.revoke_operator(&call.actor, &name, request.force, call.now).await?;
+    let operator = call.store.revoke_operator(&call.actor, &name, request.force, call.now).await?;
     Ok(RevokeOperatorResponse { operator: Some(convert::operator(&operator)) })
 }
 
 /// Opens a session for an operator's token.
 pub(super) async fn open_session(call: Call, _: CreateSessionRequest) -> Result<CreateSessionResponse> {
-    let token = call.actor.token.as_ref().ok_or(PetStoreError::InvalidOperatorToken)?;
-    let token = call.core.store.open_session(&call.actor, token, call.now).await?;
+    let token = call.actor.token.as_ref().ok_or(AdminError::InvalidOperatorToken)?;
+    let token = call.store.open_session(&call.actor, token, call.now).await?;
     Ok(CreateSessionResponse {
         operator: Some(convert::operator(&call.operator)),
         token: token.expose().to_owned(),
@@ -66,7 +67,7 @@ pub(super) async fn open_session(call: Call, _: CreateSessionRequest) -> Result<
 /// Ends the session of the call, if the call carries one.
 pub(super) async fn end_session(call: Call, _: EndSessionRequest) -> Result<EndSessionResponse> {
     if let Some(token) = call.actor.token.as_ref().filter(|token| token.is_session()) {
-        call.core.store.end_session(&call.actor, token.digest(), call.now).await?;
+        call.store.end_session(&call.actor, token.digest(), call.now).await?;
     }
     Ok(EndSessionResponse {})
 }
@@ -80,16 +81,24 @@ pub(super) async fn events(call: Call, request: ListAuditEventsRequest) -> Resul
     let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     // `local` is a valid name here, but cannot be given to an operator.
     let name = |field, text| given(text).map(|name| AccountName::parse_field(field, &name)).transpose();
+    let account = match name("account", &request.account).map_err(convert::refused)? {
+        None => None,
+        Some(name) => match call.core.store().find_account(&name).await {
+            Ok(account) => Some((name.to_string(), Some(account.id))),
+            Err(PetStoreError::AccountNotFound(_)) => Some((name.to_string(), None)),
+            Err(error) => return Err(error.into()),
+        },
+    };
     let list = ListAuditEvents {
         size,
         before,
         operator: name("operator", &request.operator).map_err(convert::refused)?.map(|name| name.to_string()),
-        account: name("account", &request.account).map_err(convert::refused)?.map(|name| name.to_string()),
+        account,
         key_id: given(&request.key_id).map(|id| convert::key_id(&id)).transpose()?.map(|id| id.to_string()),
         since: request.start_time.map(|start| convert::moment("startTime", start)).transpose()?,
         until: request.end_time.map(|end| convert::moment("endTime", end)).transpose()?,
     };
-    let (rows, total_size) = call.core.store.list_audit_events(list).await?;
+    let (rows, total_size) = call.store.list_audit_events(list).await?;
     let (events, next_page_token) = convert::cut(rows, size, &tokens, |last| last.id.to_string());
     Ok(ListAuditEventsResponse { events, next_page_token, total_size })
 }

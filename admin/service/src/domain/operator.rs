@@ -4,8 +4,7 @@ use std::{borrow::Cow, fmt, net::IpAddr, time::Duration};
 
 use petstore_api_key::OperatorToken;
 use petstore_clock::UnixMillis;
-
-use super::{AccountName, Violation};
+use petstore_core::domain::{AccountName, Violation};
 
 /// Name of an operator: unique, also among revoked operators. The rules are those of [`AccountName`], and
 /// `local` is reserved.
@@ -98,6 +97,8 @@ pub struct Operator {
 impl Operator {
     /// Lifetime of a session, used or not.
     pub(crate) const SESSION_TTL: Duration = Duration::from_hours(8);
+    /// Maximum number of sessions of an operator. Opening one more ends the oldest.
+    pub(crate) const MAX_SESSIONS: u64 = 50;
 
     /// Returns the operator of commands on the store itself.
     pub(crate) const fn local() -> Self {

@@ -4,26 +4,27 @@
 use std::cmp::Reverse;
 
 use petstore_clock::UnixMillis;
+use petstore_core::{
+    domain::{
+        Account, ApiKeyRecord, Ban, BanOrigin, Day, KEPT, KeyId, PetStoreError, Refusal, Remark,
+        check_request_id, refusal_code,
+    },
+    store::Store,
+};
 use petstore_proto::admin::v1::{
     ExplainRefusalRequest, ExplainRefusalResponse, RefusalCause as C, RefusalExplanation,
 };
 
 use super::{caller::Call, convert};
-use crate::{
-    domain::{
-        Account, ApiKeyRecord, Ban, BanOrigin, Day, KEPT, KeyId, PetStoreError, Refusal, Remark, refusal_code,
-    },
-    grpc::{call::Result, convert::check_request_id},
-    store::Store,
-};
+use crate::error::Result;
 
 pub(super) async fn explain(call: Call, request: ExplainRefusalRequest) -> Result<ExplainRefusalResponse> {
-    let (now, store) = (call.now, &call.core.store);
+    let (now, store) = (call.now, call.core.store());
     let recent = now.minus(KEPT.refusals);
     let ExplainRefusalRequest { account, key_id, request_id } = request;
     let account = convert::account_filter(&account)?;
     if !request_id.is_empty() {
-        check_request_id(&request_id)?;
+        check_request_id(&request_id).map_err(convert::refused)?;
     }
     let mut subjects: Vec<(State, Vec<Refusal>)> = Vec::new();
     let (name, in_log) = match (account, key_id.as_str(), request_id.as_str()) {
@@ -146,7 +147,7 @@ impl State {
         let account = match store.find_account_by_id(account).await {
             Ok(account) => account,
             Err(PetStoreError::AccountIdNotFound(_)) => return Ok(Self::default()),
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         };
         let key = match refusal.key_id {
             Some(id) => store.find_key(id).await.ok(),
@@ -328,7 +329,7 @@ fn groups(refusals: &[Refusal]) -> Vec<Group<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::refusal_cause;
+    use petstore_core::domain::refusal_cause;
 
     #[test]
     fn every_cause_has_a_sentence_and_a_remedy() {

@@ -4,17 +4,25 @@ use std::time::Duration;
 
 use petstore_api_key::Environment;
 use petstore_clock::{Timestamp, UnixMillis};
+use petstore_core::domain::{
+    Account, AccountName, ApiKeyRecord, Ban, KeyId, KeyState, PageSize, PetStoreError, Plan, Quota, Remark,
+    Violation, Violations,
+};
 use petstore_proto::admin::v1 as pb;
 
-pub(super) use crate::grpc::convert::{refuse, refused};
 use crate::{
-    domain::{
-        Account, AccountName, ApiKeyRecord, Ban, KeyId, KeyState, Operator, PageSize, PageTokens,
-        PetStoreError, Plan, Quota, Remark, Role, Violation, Violations,
-    },
-    grpc::{call::Result, convert},
-    store::ban_message,
+    domain::{Operator, PageTokens, Role},
+    error::{AdminError, Result},
 };
+
+/// Returns the error for a parameter that breaks a rule.
+pub(super) fn refuse(field: &'static str, rule: &'static str) -> AdminError {
+    refused(Violation::new(field, rule))
+}
+
+pub(super) fn refused(violation: Violation) -> AdminError {
+    PetStoreError::InvalidParameter(violation.into()).into()
+}
 
 /// Returns the time after a duration in the given field.
 ///
@@ -51,7 +59,7 @@ pub(super) fn account_filter(raw: &str) -> Result<Option<AccountName>> {
 }
 
 pub(super) fn key_id(raw: &str) -> Result<KeyId> {
-    convert::key_id("keyId", raw)
+    raw.parse().map_err(|_| refuse("keyId", "must be the UUID of a key"))
 }
 
 /// Returns the size of a page, and the position after which it begins.
@@ -152,7 +160,19 @@ pub(super) fn key(key: &ApiKeyRecord, ban: Option<&Ban>, now: UnixMillis) -> pb:
         expire_time: key.expires_at.map(UnixMillis::to_timestamp),
         revoke_time: key.revoked_at.map(UnixMillis::to_timestamp),
         last_use_time: key.last_used_at.map(UnixMillis::to_timestamp),
-        ban: ban.map(|ban| ban_message(key.id.to_string(), &key.account, ban)),
+        ban: ban.map(|ban| self::ban(key.id, &key.account, ban)),
+    }
+}
+
+pub(super) fn ban(key_id: KeyId, account: &AccountName, ban: &Ban) -> pb::Ban {
+    let (origin, reason) = ban.origin.message();
+    pb::Ban {
+        key_id: key_id.to_string(),
+        account: account.to_string(),
+        create_time: Some(ban.from.to_timestamp()),
+        end_time: Some(ban.until.to_timestamp()),
+        origin,
+        reason,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Accounts.
 
+use petstore_core::domain::{AccountId, AccountName, AccountUpdate, ListAccounts, PlanUpdate, Remark};
 use petstore_proto::admin::v1::{
     self as pb, CreateAccountRequest, CreateAccountResponse, GetAccountRequest, GetAccountResponse,
     ListAccountsRequest, ListAccountsResponse, ResumeAccountRequest, ResumeAccountResponse,
@@ -7,24 +8,21 @@ use petstore_proto::admin::v1::{
 };
 
 use super::{caller::Call, convert};
-use crate::{
-    domain::{AccountId, AccountName, AccountUpdate, ListAccounts, PageTokens, PlanUpdate, Remark},
-    grpc::call::Result,
-};
+use crate::{domain::PageTokens, error::Result};
 
 pub(super) async fn create(call: Call, request: CreateAccountRequest) -> Result<CreateAccountResponse> {
     let account = request.account.unwrap_or_default(); // an empty account fails with all its missing members
     let name = AccountName::parse_field("name", &account.name).map_err(convert::refused)?;
     let plan = convert::plan(account.plan, account.limits)?;
-    let account = call.core.store.create_account(&call.actor, &name, plan, call.now).await?;
+    let account = call.store.create_account(&call.actor, &name, plan, call.now).await?;
     Ok(CreateAccountResponse { account: Some(convert::account(&account)) })
 }
 
 pub(super) async fn get(call: Call, request: GetAccountRequest) -> Result<GetAccountResponse> {
     let account = match (request.account.as_str(), request.account_id) {
         ("", 0) => return Err(convert::refuse("account", "is required, or accountId")),
-        ("", id) => call.core.store.find_account_by_id(AccountId(id)).await?,
-        (name, 0) => call.core.store.find_account(&convert::account_name(name)?).await?,
+        ("", id) => call.core.store().find_account_by_id(AccountId(id)).await?,
+        (name, 0) => call.core.store().find_account(&convert::account_name(name)?).await?,
         _ => return Err(convert::refuse("account", "must not be given beside accountId")),
     };
     Ok(GetAccountResponse { account: Some(convert::account(&account)) })
@@ -45,7 +43,7 @@ pub(super) async fn list(call: Call, request: ListAccountsRequest) -> Result<Lis
         plan: convert::plan_name(request.plan).map_err(convert::refused)?,
         suspended: request.suspended,
     };
-    let (rows, total_size) = call.core.store.list_accounts(list).await?;
+    let (rows, total_size) = call.core.store().list_accounts(list).await?;
     let (accounts, next_page_token) = convert::cut(rows, size, &tokens, |last| last.id.0.to_string());
     Ok(ListAccountsResponse {
         accounts: accounts.iter().map(convert::account).collect(),
@@ -59,7 +57,7 @@ pub(super) async fn update(call: Call, request: UpdateAccountRequest) -> Result<
     let values = request.values.unwrap_or_default();
     let mask = request.update_mask.unwrap_or_default().paths;
     let update = account_update(&values, &mask)?;
-    let account = call.core.store.update_account(&call.actor, &name, update, call.now).await?;
+    let account = call.store.update_account(&call.actor, &name, update, call.now).await?;
     Ok(UpdateAccountResponse { account: Some(convert::account(&account)) })
 }
 
@@ -99,12 +97,12 @@ fn account_update(values: &pb::Account, mask: &[String]) -> Result<AccountUpdate
 pub(super) async fn suspend(call: Call, request: SuspendAccountRequest) -> Result<SuspendAccountResponse> {
     let name = convert::account_name(&request.account)?;
     let reason = Remark::reason(&request.reason).map_err(convert::refused)?;
-    let account = call.core.store.suspend_account(&call.actor, &name, reason, call.now).await?;
+    let account = call.store.suspend_account(&call.actor, &name, reason, call.now).await?;
     Ok(SuspendAccountResponse { account: Some(convert::account(&account)) })
 }
 
 pub(super) async fn resume(call: Call, request: ResumeAccountRequest) -> Result<ResumeAccountResponse> {
     let name = convert::account_name(&request.account)?;
-    let account = call.core.store.resume_account(&call.actor, &name, call.now).await?;
+    let account = call.store.resume_account(&call.actor, &name, call.now).await?;
     Ok(ResumeAccountResponse { account: Some(convert::account(&account)) })
 }

@@ -1,11 +1,15 @@
 //! `petstore.admin.v1.AdminService`: one file for each kind of resource.
 
+use petstore_core::{Core, grpc, grpc::of_operators};
 use petstore_grpc_server::Method;
-use petstore_proto::admin::v1::{self as pb, admin_service_server::AdminService};
-use tonic::{Request, Response, Status};
+use petstore_proto::admin::v1::{
+    self as pb,
+    admin_service_server::{AdminService, AdminServiceServer},
+};
+use tonic::{Request, Response, Status, service::Routes};
+use tower::util::MapRequestLayer;
 
-use super::methods::of_operators;
-use crate::{Core, domain::Role};
+use crate::{domain::Role, store::AdminStore};
 
 mod accounts;
 mod caller;
@@ -16,14 +20,51 @@ mod keys;
 mod operators;
 mod usage;
 
-pub(super) use caller::LocalOperator;
-pub(crate) use guesses::Guesses;
+use caller::LocalOperator;
+use guesses::Guesses;
+
+/// The administration of a core, as a service. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct Administration {
+    core: Core,
+    store: AdminStore,
+    guesses: Guesses,
+}
+
+impl Administration {
+    /// Returns the administration of this core.
+    #[must_use]
+    pub fn new(core: Core) -> Self {
+        Self { store: AdminStore::new(core.store()), core, guesses: Guesses::default() }
+    }
+
+    /// Returns the services of the core, and that of its operators.
+    #[must_use]
+    pub fn services(&self) -> Routes {
+        const MAX_MESSAGE: usize = of_operators("").max_message;
+        let service = AdminServiceServer::new(self.clone());
+        let service = service.max_decoding_message_size(MAX_MESSAGE).max_encoding_message_size(MAX_MESSAGE);
+        grpc::services(&self.core).add_service(service)
+    }
+
+    /// Returns these services for a program that has the store itself, and so needs no token: its calls are
+    /// those of the operator `local`. It must not forward calls of others.
+    #[must_use]
+    pub fn services_as_local_operator(&self) -> Routes {
+        self.services().into_axum_router().layer(MapRequestLayer::new(mark_as_local_operator)).into()
+    }
+}
+
+fn mark_as_local_operator<B>(mut request: http::Request<B>) -> http::Request<B> {
+    request.extensions_mut().insert(LocalOperator);
+    request
+}
 
 /// Defines each method by its path, the role that it needs, and the function that does its work.
 macro_rules! methods {
     ($($method:ident $rpc:literal $role:ident $request:ident $response:ident $work:path;)*) => {
         #[tonic::async_trait]
-        impl AdminService for Core {
+        impl AdminService for Administration {
             $(
                 async fn $method(
                     &self,
@@ -70,3 +111,6 @@ methods! {
     rotate_operator "RotateOperator" Admin RotateOperatorRequest RotateOperatorResponse operators::rotate;
     revoke_operator "RevokeOperator" Admin RevokeOperatorRequest RevokeOperatorResponse operators::revoke;
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

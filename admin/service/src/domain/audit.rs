@@ -1,12 +1,12 @@
 //! Events of the audit log: the changes made by operators.
 
 use petstore_clock::UnixMillis;
+use petstore_core::domain::{
+    Account, AccountId, AccountName, ApiKeyRecord, Ban, BanOrigin, KeyId, PageSize, Remark,
+};
 use serde_json::{Map, Value, json};
 
-use super::{
-    Account, AccountId, AccountName, ApiKeyRecord, Ban, BanOrigin, KeyId, Operator, OperatorName, PageSize,
-    Remark,
-};
+use super::operator::{Operator, OperatorName};
 
 /// The parts of an audit event other than its author and time.
 #[derive(Debug)]
@@ -40,8 +40,8 @@ pub(crate) struct ListAuditEvents {
     /// Only events older than this one.
     pub(crate) before: Option<i64>,
     pub(crate) operator: Option<String>,
-    /// Only changes to the account that has this name, or had it then.
-    pub(crate) account: Option<String>,
+    /// Only changes to the account that had this name then, or has it now: that with the identifier.
+    pub(crate) account: Option<(String, Option<AccountId>)>,
     pub(crate) key_id: Option<String>,
     /// Only events at or after this time.
     pub(crate) since: Option<UnixMillis>,

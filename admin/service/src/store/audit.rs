@@ -2,6 +2,7 @@
 //! both.
 
 use petstore_clock::{UnixMillis, parse_timestamp};
+use petstore_core::domain::ApiKeyRecord;
 use petstore_database::Session;
 use petstore_proto::admin::v1::AuditEvent;
 use sea_orm::{
@@ -9,37 +10,31 @@ use sea_orm::{
 };
 
 use super::{
-    Store,
-    entity::{
-        account,
-        audit_event::{self, Column},
-        moment_column,
-    },
+    AdminStore,
+    entity::audit_event::{self, Column},
 };
-use crate::domain::{Actor, ApiKeyRecord, Audited, Change, ListAuditEvents, PetStoreError, Subject};
+use crate::{
+    domain::{Actor, Change, ListAuditEvents, Subject},
+    error::Result,
+};
 
-impl Store {
+impl AdminStore {
     /// Returns a page of events, newest first, with one more than the page has. The first page includes the
     /// total after filtering.
     pub(crate) async fn list_audit_events(
         &self,
         list: ListAuditEvents,
-    ) -> Result<(Vec<AuditEvent>, Option<i64>), PetStoreError> {
-        let account = match &list.account {
-            None => None,
-            Some(name) => {
-                let find = account::Entity::find().filter(account::Column::Name.eq(name.as_str()));
-                let row = self.database.all(find).await?.pop();
-                let is_id = row.map(|row| Column::AccountId.eq(row.id));
-                Some(Condition::any().add(Column::Account.eq(name.as_str())).add_option(is_id))
-            }
-        };
+    ) -> Result<(Vec<AuditEvent>, Option<i64>)> {
+        let account = list.account.map(|(name, id)| {
+            let is_id = id.map(|id| Column::AccountId.eq(id.0));
+            Condition::any().add(Column::Account.eq(name)).add_option(is_id)
+        });
         let filters = Condition::all()
             .add_option(account)
             .add_option(list.operator.map(|name| Column::Operator.eq(name)))
             .add_option(list.key_id.map(|id| Column::KeyId.eq(id)))
-            .add_option(list.since.map(|since| Column::CreatedAt.gte(moment_column(since))))
-            .add_option(list.until.map(|until| Column::CreatedAt.lt(moment_column(until))));
+            .add_option(list.since.map(|since| Column::CreatedAt.gte(since.as_i64())))
+            .add_option(list.until.map(|until| Column::CreatedAt.lt(until.as_i64())));
         let find = audit_event::Entity::find().filter(filters);
         let (rows, total) = self.database.page(find, Column::Id, list.before, list.size.get()).await?;
         Ok((rows.into_iter().map(AuditEvent::from).collect(), total))
@@ -57,7 +52,7 @@ pub(super) async fn has_since(
         .filter(Column::Operator.eq(actor.operator.as_str()))
         .filter(Column::ClientAddress.eq(client_address(actor)))
         .filter(Column::Action.eq(action))
-        .filter(Column::CreatedAt.gt(moment_column(since)))
+        .filter(Column::CreatedAt.gt(since.as_i64()))
         .order_by_desc(Column::CreatedAt)
         .limit(1);
     Ok(!find.all(transaction).await?.is_empty())
@@ -83,20 +78,6 @@ fn client_address(actor: &Actor) -> String {
     actor.client_address.map(|address| address.to_string()).unwrap_or_default()
 }
 
-/// Records the creation of something, or its change from `before`, in the transaction that makes it.
-pub(super) async fn change<T: Audited + Sync>(
-    transaction: &Session,
-    actor: &Actor,
-    now: UnixMillis,
-    action: &'static str,
-    before: Option<&T>,
-    after: &T,
-) -> Result<(), DbErr> {
-    let subject = before.unwrap_or(after).subject();
-    let change = Change { action, subject, before: before.map(T::json), after: Some(after.json()) };
-    record(transaction, actor, now, change).await
-}
-
 /// Records a change in the transaction that makes it.
 pub(super) async fn record(
     transaction: &Session,
@@ -112,7 +93,7 @@ pub(super) async fn record(
     let (account_id, account) = account.map(|(id, name)| (id.0, name.to_string())).unzip();
     let json = |value: Option<serde_json::Value>| value.map(|value| value.to_string());
     let row = audit_event::ActiveModel {
-        created_at: Set(moment_column(now)),
+        created_at: Set(now.as_i64()),
         operator: Set(actor.operator.to_string()),
         client_address: Set(client_address(actor)),
         action: Set(change.action.to_owned()),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use petstore_api_key::Environment;
 use petstore_clock::UnixMillis;
+use petstore_core::domain::{ApiKeyRecord, Ban, IssuedKey, KeyId, NewExpiry, Remark};
 use petstore_proto::admin::v1::{
     self as pb, CreateBanRequest, CreateBanResponse, CreateKeyRequest, CreateKeyResponse, GetKeyRequest,
     GetKeyResponse, LiftBanRequest, LiftBanResponse, ListBansRequest, ListBansResponse, ListKeysRequest,
@@ -12,10 +13,7 @@ use petstore_proto::admin::v1::{
 };
 
 use super::{caller::Call, convert};
-use crate::{
-    domain::{ApiKeyRecord, Ban, IssuedKey, KeyId, NewExpiry, PageTokens, Remark},
-    grpc::call::Result,
-};
+use crate::{domain::PageTokens, error::Result};
 
 pub(super) async fn create(call: Call, request: CreateKeyRequest) -> Result<CreateKeyResponse> {
     let account = convert::account_name(&request.account)?;
@@ -26,7 +24,7 @@ pub(super) async fn create(call: Call, request: CreateKeyRequest) -> Result<Crea
         Some(Expiration::ExpireTime(at)) => Some(convert::moment("expireTime", at)?),
         Some(Expiration::Ttl(ttl)) => Some(convert::after("ttl", call.now, convert::duration("ttl", ttl)?)?),
     };
-    let issued = call.core.store.create_key(&call.actor, &account, label, environment, expires_at, call.now);
+    let issued = call.store.create_key(&call.actor, &account, label, environment, expires_at, call.now);
     let IssuedKey { record, key } = issued.await?;
     let shown = key.expose().to_owned();
     Ok(CreateKeyResponse { key: Some(convert::key(&record, None, call.now)), api_key: shown })
@@ -34,7 +32,7 @@ pub(super) async fn create(call: Call, request: CreateKeyRequest) -> Result<Crea
 
 /// Returns the environment of a new key. A core that serves one environment refuses the other.
 fn environment(call: &Call, asked: Option<Environment>) -> Result<Environment> {
-    match (call.core.environment, asked) {
+    match (call.core.environment(), asked) {
         (Some(own), Some(asked)) if own != asked => {
             Err(convert::refuse("environment", "must be the one that the core serves"))
         }
@@ -44,7 +42,7 @@ fn environment(call: &Call, asked: Option<Environment>) -> Result<Environment> {
 }
 
 pub(super) async fn get(call: Call, request: GetKeyRequest) -> Result<GetKeyResponse> {
-    let record = call.core.store.find_key(convert::key_id(&request.key_id)?).await?;
+    let record = call.core.store().find_key(convert::key_id(&request.key_id)?).await?;
     Ok(GetKeyResponse { key: with_bans(&call, &[record]).await?.pop() })
 }
 
@@ -53,7 +51,7 @@ pub(super) async fn list(call: Call, request: ListKeysRequest) -> Result<ListKey
     let (size, after) =
         convert::page(&tokens, request.page_size, &request.page_token, |position| position.parse().ok())?;
     let account = call.account_id(&request.account).await?;
-    let (rows, total_size) = call.core.store.list_keys(account, after, size).await?;
+    let (rows, total_size) = call.core.store().list_keys(account, after, size).await?;
     let (keys, next_page_token) = convert::cut(rows, size, &tokens, |last| last.id.to_string());
     let keys = with_bans(&call, &keys).await?;
     Ok(ListKeysResponse { keys, next_page_token, total_size })
@@ -62,7 +60,7 @@ pub(super) async fn list(call: Call, request: ListKeysRequest) -> Result<ListKey
 /// Returns the keys with their bans in force.
 async fn with_bans(call: &Call, keys: &[ApiKeyRecord]) -> Result<Vec<pb::Key>> {
     let ids: Vec<KeyId> = keys.iter().map(|key| key.id).collect();
-    let bans = call.core.store.bans_in_force(&ids, call.now).await?;
+    let bans = call.core.store().bans_in_force(&ids, call.now).await?;
     let ban_of = |id| bans.iter().find(|(key_id, _)| *key_id == id).map(|(_, ban): &(KeyId, Ban)| ban);
     Ok(keys.iter().map(|key| convert::key(key, ban_of(key.id), call.now)).collect())
 }
@@ -84,7 +82,7 @@ pub(super) async fn rotate(call: Call, request: RotateKeyRequest) -> Result<Rota
             return Err(convert::refuse("never", "must be true"));
         }
     };
-    let rotated = call.core.store.rotate_key(&call.actor, id, grace, environment, expiry, call.now);
+    let rotated = call.store.rotate_key(&call.actor, id, grace, environment, expiry, call.now);
     let (issued, old) = rotated.await?;
     Ok(RotateKeyResponse {
         key: Some(convert::key(&issued.record, None, call.now)),
@@ -95,7 +93,7 @@ pub(super) async fn rotate(call: Call, request: RotateKeyRequest) -> Result<Rota
 
 pub(super) async fn revoke(call: Call, request: RevokeKeyRequest) -> Result<RevokeKeyResponse> {
     let id = convert::key_id(&request.key_id)?;
-    let record = call.core.store.revoke_key(&call.actor, id, call.now).await?;
+    let record = call.store.revoke_key(&call.actor, id, call.now).await?;
     Ok(RevokeKeyResponse { key: with_bans(&call, &[record]).await?.pop() })
 }
 
@@ -114,13 +112,13 @@ pub(super) async fn ban(call: Call, request: CreateBanRequest) -> Result<CreateB
     if length.is_zero() || length > Duration::from_hours(24 * 366) {
         return Err(convert::refuse("endTime", "must be in the future, at most 366 days from now"));
     }
-    let ban = call.core.store.add_ban(&call.actor, id, length, reason, call.now).await?;
-    Ok(CreateBanResponse { ban: Some(ban) })
+    let (account, ban) = call.store.add_ban(&call.actor, id, length, reason, call.now).await?;
+    Ok(CreateBanResponse { ban: Some(convert::ban(id, &account, &ban)) })
 }
 
 pub(super) async fn lift_ban(call: Call, request: LiftBanRequest) -> Result<LiftBanResponse> {
     let id = convert::key_id(&request.key_id)?;
-    call.core.store.lift_ban(&call.actor, id, call.now).await?;
+    call.store.lift_ban(&call.actor, id, call.now).await?;
     Ok(LiftBanResponse {})
 }
 
@@ -129,10 +127,10 @@ pub(super) async fn bans(call: Call, request: ListBansRequest) -> Result<ListBan
     let (size, after) = convert::page(&tokens, request.page_size, &request.page_token, parse_position)?;
     let account = call.account_id(&request.account).await?;
     let limit = Some(size.get() as u64 + 1);
-    let (rows, total_size) = call.core.store.list_bans(call.now, account, after, limit).await?;
+    let (rows, total_size) = call.core.store().list_bans(call.now, account, after, limit).await?;
     let (bans, next_page_token) =
-        convert::cut(rows, size, &tokens, |(from, ban)| format!("{}_{}", from.0, ban.key_id));
-    let bans = bans.into_iter().map(|(_, ban)| ban).collect();
+        convert::cut(rows, size, &tokens, |(key, _, ban)| format!("{}_{key}", ban.from.0));
+    let bans = bans.iter().map(|(key, account, ban)| convert::ban(*key, account, ban)).collect();
     Ok(ListBansResponse { bans, next_page_token, total_size })
 }
 

@@ -1,43 +1,155 @@
-//! `petstore.admin.v1.AdminService`.
+//! `petstore.admin.v1.AdminService`, called by its generated client, on the engine that
+//! `PETSTORE_TEST_ENGINE` names.
+
+use std::time::Duration;
 
 use petstore_api_key::{ApiKey, OperatorToken};
+use petstore_clock::{Clock, ManualClock, UnixMillis};
+use petstore_core::{
+    Core,
+    domain::{AccountName, Plan},
+    grpc::in_memory,
+    store::{SCHEMA, Store},
+};
+use petstore_database::{DatabaseUrl, OpenOptions, schema};
 use petstore_proto::{
     admin::v1::{self as pb, admin_service_client::AdminServiceClient},
-    internal::v1::usage_service_client::UsageServiceClient,
+    internal::v1::{
+        ResolveKeysRequest, ResolvedKey, key_service_client::KeyServiceClient,
+        usage_service_client::UsageServiceClient,
+    },
 };
+use petstore_test_servers::{
+    Engine,
+    servers::{Database, database_with_schema},
+};
+use sea_orm::{ConnectionTrait, DbBackend};
 use serde_json::Value;
+use tempfile::TempDir;
+use tonic::{Code, Request, Status, service::Routes};
+use tonic_types::StatusExt;
+use tower::{BoxError, util::BoxCloneSyncService};
 
-use super::*;
-use crate::domain::{AccountName, Actor, OperatorName, Plan, Role};
+use crate::{
+    Administration,
+    domain::{Actor, OperatorName, Role},
+    store::AdminStore,
+};
 
 mod accounts;
 mod audit;
+mod first;
 mod keys;
 mod operators;
 mod refusals;
+mod revoked;
 mod sessions;
 mod usage;
 
+const START: UnixMillis = UnixMillis(1_800_000_000_000);
+
+type Transport =
+    BoxCloneSyncService<http::Request<tonic::body::Body>, http::Response<tonic::body::Body>, BoxError>;
 type Admin = AdminServiceClient<Transport>;
+
+/// Location of a store, removed when this handle is dropped.
+enum Home {
+    Folder(TempDir),
+    Database(Database),
+}
+
+impl Home {
+    async fn new() -> Self {
+        match Engine::of_this_run() {
+            Engine::Sqlite => Self::Folder(tempfile::tempdir().unwrap()),
+            Engine::Postgres => Self::Database(store_database().await),
+        }
+    }
+
+    /// Opens the store, as another process would.
+    async fn open(&self) -> Store {
+        let url: DatabaseUrl = match self {
+            Self::Folder(folder) => format!("sqlite://{}/petstore.db", folder.path().display()),
+            Self::Database(database) => database.url(),
+        }
+        .parse()
+        .unwrap();
+        Store::open(&url, &[], OpenOptions { migrate: true, quick_check: true }).await.unwrap()
+    }
+}
+
+/// Creates a database with the schema of the store and no content.
+pub(crate) async fn store_database() -> Database {
+    database_with_schema(async |database| {
+        // Boxed: the compiler bounds how deep the futures of a test may be nested.
+        Box::pin(schema::up(&database.url().parse().unwrap(), &SCHEMA)).await.unwrap();
+    })
+    .await
+}
+
+struct Shop {
+    core: Core,
+    administration: Administration,
+    store: AdminStore,
+    hand: ManualClock,
+    home: Home,
+}
+
+impl Shop {
+    async fn open() -> Self {
+        let home = Home::new().await;
+        let (clock, hand) = Clock::manual(START);
+        let core = Core::new(home.open().await, clock);
+        let (administration, store) = (Administration::new(core.clone()), AdminStore::new(core.store()));
+        Self { core, administration, store, hand, home }
+    }
+
+    fn keys(&self) -> KeyServiceClient<Transport> {
+        KeyServiceClient::new(transport(self.administration.services()))
+    }
+
+    /// Returns the state of a key, and the revision of the answer.
+    async fn resolve(&self, digest: &[u8]) -> (Option<ResolvedKey>, i64) {
+        let request = ResolveKeysRequest { digests: vec![digest.to_vec()], ..Default::default() };
+        let mut answer = self.keys().resolve_keys(request).await.unwrap().into_inner();
+        (answer.keys.pop().and_then(|found| found.key), answer.revision)
+    }
+}
+
+fn transport(services: Routes) -> Transport {
+    BoxCloneSyncService::new(in_memory(services))
+}
+
+fn reason(status: &Status) -> String {
+    status.get_error_details().error_info().map(|info| info.reason.clone()).unwrap_or_default()
+}
+
+fn verdict(status: &Status) -> (Code, String, String) {
+    (status.code(), reason(status), status.message().to_owned())
+}
+
+fn refused(code: Code, reason: &str, message: &str) -> (Code, String, String) {
+    (code, reason.to_owned(), message.to_owned())
+}
 
 /// Returns a client that is the local operator.
 fn local(shop: &Shop) -> Admin {
-    AdminServiceClient::new(BoxCloneSyncService::new(in_memory_as_local_operator(&shop.core)))
+    AdminServiceClient::new(transport(shop.administration.services_as_local_operator()))
 }
 
 /// Returns a client that adds no credential to its calls.
 fn remote(shop: &Shop) -> Admin {
-    AdminServiceClient::new(BoxCloneSyncService::new(in_memory(&shop.core)))
+    AdminServiceClient::new(transport(shop.administration.services()))
 }
 
 /// Returns a client of the service that gateways report to.
 fn reports(shop: &Shop) -> UsageServiceClient<Transport> {
-    UsageServiceClient::new(BoxCloneSyncService::new(in_memory(&shop.core)))
+    UsageServiceClient::new(transport(shop.administration.services()))
 }
 
 async fn token(shop: &Shop, name: &str, role: Role) -> String {
     let name = OperatorName::parse(name).unwrap();
-    let issued = shop.core.store().create_operator(&Actor::LOCAL, &name, role, START).await.unwrap();
+    let issued = shop.store.create_operator(&Actor::LOCAL, &name, role, START).await.unwrap();
     issued.1.expose().to_owned()
 }
 

@@ -7,21 +7,24 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     sync::Arc,
     time::Duration,
 };
 
 use parking_lot::{Mutex, RwLock};
 use petstore_api_key::KeyDigest;
+use petstore_client_address::ClientAddress;
 use petstore_clock::{UnixMillis, whole_secs};
 use tokio::{
     sync::Semaphore,
     time::{Instant, sleep_until},
 };
 
-use crate::{domain::PetStoreError, grpc::limits::LIMITS};
+use crate::error::{AdminError, Result};
 
+/// Calls in flight whose credential is not yet known to be an operator's.
+const MAX_CALLS: usize = 1_024;
 /// Minimum interval between two readings of the list of credentials.
 const LIST_INTERVAL: Duration = Duration::from_millis(100);
 /// Failed attempts of an address in a window that are answered as such. The first one opens the window.
@@ -33,7 +36,7 @@ const MAX_ADDRESSES: usize = 10_000;
 
 /// Credentials that were valid recently, and the failed attempts of each address. Clones share them.
 #[derive(Clone, Debug)]
-pub(crate) struct Guesses(Arc<State>);
+pub(super) struct Guesses(Arc<State>);
 
 #[derive(Debug)]
 struct State {
@@ -42,7 +45,7 @@ struct State {
     valid: RwLock<HashSet<KeyDigest>>,
     /// Time at which the list was read. Locked while it is read again, so that all waiting calls share it.
     listed: tokio::sync::Mutex<Option<Instant>>,
-    failures: Mutex<HashMap<Option<IpAddr>, Window>>,
+    failures: Mutex<HashMap<Option<ClientAddress>, Window>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +57,7 @@ struct Window {
 /// A failed attempt that was counted.
 #[derive(Debug)]
 pub(super) struct Failure {
-    pub(super) error: PetStoreError,
+    pub(super) error: AdminError,
     /// `true` if the attempt leaves a line in the log: those of a window, and the first one beyond.
     pub(super) is_logged: bool,
 }
@@ -62,7 +65,7 @@ pub(super) struct Failure {
 impl Default for Guesses {
     fn default() -> Self {
         Self(Arc::new(State {
-            capacity: Semaphore::new(LIMITS.guesses),
+            capacity: Semaphore::new(MAX_CALLS),
             valid: RwLock::default(),
             listed: tokio::sync::Mutex::default(),
             failures: Mutex::default(),
@@ -90,8 +93,8 @@ impl Guesses {
     pub(super) async fn is_listed(
         &self,
         digest: KeyDigest,
-        list: impl AsyncFnOnce() -> Result<HashSet<KeyDigest>, PetStoreError>,
-    ) -> Result<bool, PetStoreError> {
+        list: impl AsyncFnOnce() -> Result<HashSet<KeyDigest>>,
+    ) -> Result<bool> {
         let asked = Instant::now();
         let mut listed = self.0.listed.lock().await;
         if listed.is_none_or(|listed| listed < asked) {
@@ -110,7 +113,7 @@ impl Guesses {
     /// Counts a failed attempt, and returns its error.
     pub(super) fn failed(&self, address: Option<IpAddr>, now: UnixMillis) -> Failure {
         let mut failures = self.0.failures.lock();
-        let network = address.map(network);
+        let network = address.map(ClientAddress::from);
         if failures.len() >= MAX_ADDRESSES && !failures.contains_key(&network) {
             failures.retain(|_, window| window.is_open(now));
             if failures.len() >= MAX_ADDRESSES {
@@ -123,10 +126,10 @@ impl Guesses {
         }
         window.attempts = window.attempts.saturating_add(1);
         let error = if window.attempts <= MAX_ATTEMPTS {
-            PetStoreError::InvalidOperatorToken
+            AdminError::InvalidOperatorToken
         } else {
             let left = whole_secs(window.since.plus(WINDOW).since(now));
-            PetStoreError::TooManyAttempts { retry_after: Duration::from_secs(left) }
+            AdminError::TooManyAttempts { retry_after: Duration::from_secs(left) }
         };
         Failure { error, is_logged: window.attempts <= MAX_ATTEMPTS + 1 }
     }
@@ -135,14 +138,6 @@ impl Guesses {
 impl Window {
     fn is_open(&self, now: UnixMillis) -> bool {
         self.since <= now && now < self.since.plus(WINDOW)
-    }
-}
-
-/// Returns the address, or the /64 of an IPv6 address, since one host may use any address in it.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-        address @ IpAddr::V4(_) => address,
     }
 }
 
@@ -183,7 +178,7 @@ mod tests {
         let fail = |address: &str, after: u64| {
             let failure = guesses.failed(Some(address.parse().unwrap()), UnixMillis(begin.0 + after));
             let retry_after = match failure.error {
-                PetStoreError::TooManyAttempts { retry_after } => Some(retry_after.as_secs()),
+                AdminError::TooManyAttempts { retry_after } => Some(retry_after.as_secs()),
                 _ => None,
             };
             (retry_after, failure.is_logged)
