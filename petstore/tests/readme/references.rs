@@ -8,7 +8,8 @@ use crate::{ROOT, files, pages, paths, read, source::CRATES};
 fn every_relative_link_names_an_existing_file_and_heading() {
     for (document, text) in pages() {
         let path = Path::new(ROOT).join(&document);
-        let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        let after = |mark, end| text.split(mark).skip(1).filter_map(move |rest| rest.split(end).next());
+        let targets = after("](", ')').chain(after(" src=\"", '"')).chain(after(" srcset=\"", '"'));
         for target in targets.filter(|target| !target.contains("://")) {
             let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
             let file = if file.is_empty() { path.clone() } else { path.parent().unwrap().join(file) };
