@@ -9,7 +9,7 @@ SCRIPT = os.path.join(HERE, "..", "operation.lua")
 ROOT = os.path.join(HERE, "..", "..", "..")
 
 OPERATIONS = {
-    "get": "one pet, by its number",
+    "get": "one pet, by its identifier",
     "list": "one page of 20, always the same",
     "lists": "pages of 15 to 25 of three statuses, 33 different ones",
     "deep": "the page of 20 nine tenths down the list",

@@ -11,6 +11,7 @@ COLOURS = {"serve": "#e69f00", "gateway": "#0072b2", "gateway 2": "#56b4e9", "co
 # Names of the options in words, for readers of tables and plots.
 DEPLOYED = {"one": "one process", "one-postgres": "one process on PostgreSQL", "split": "gateway and core",
             "split-2": "two gateways, one core"}
+SET = {"PETSTORE_PET_CACHE=0": "without the cache of pets"}
 ASKED = {"get": "one pet", "list": "equal pages", "lists": "different pages", "deep": "page nine tenths down", "create": "new pet"}
 
 STYLE = """
@@ -44,14 +45,15 @@ def distinct_words(variants):
     """Returns for each variant the words that not all variants have."""
     words = {variant: shlex.split(variant) for variant in variants}
     common = set.intersection(*map(set, words.values()))
-    return {variant: " ".join(word for word in words[variant] if word not in common) or "default" for variant in variants}
+    own = {variant: [SET.get(word, word) for word in words[variant] if word not in common] for variant in variants}
+    return {variant: " ".join(words) or "default settings" for variant, words in own.items()}
 
 
 def settings_of(variant):
     """Returns the words of a variant without the binary."""
     words = shlex.split(variant)
     binary = next(word for word in words if "=" not in word)
-    return [word for word in words if word != binary]
+    return [SET.get(word, word) for word in words if word != binary]
 
 
 def total(case):
@@ -146,7 +148,7 @@ class Measurement:
             columns.append(("p99 ms", 60, lambda median: f"{median['p99']:.2f}"))
         width, line, right = 920, 20, 45 + sum(wide for _, wide, _ in columns)
         labels = [", ".join(text(case) for name, text in self.varying.items()) for case in self.results]
-        left = 24 + 6.6 * max(map(len, labels))
+        left = 24 + 7 * max(map(len, labels))
         across = width - left - right
         longest = max(map(length_of, self.results)) or 1
         step = tick(longest)
