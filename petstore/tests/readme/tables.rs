@@ -72,6 +72,42 @@ fn the_operators_guide_has_every_cause_of_a_part_that_is_not_ok() {
     assert_table("docs/operations.md", "causes", &table);
 }
 
+/// Returns a section of a page, from its heading to the next one of the same level.
+fn section_of(page: &str, heading: &str) -> String {
+    let (_, rest) = page.split_once(&format!("\n## {heading}\n")).unwrap_or_else(|| panic!("no {heading}"));
+    rest.split("\n## ").next().unwrap().to_owned()
+}
+
+#[test]
+fn every_cause_is_explained_in_the_section_that_its_remedy_links_to() {
+    let page = read("docs/troubleshooting.md");
+    for cause in FaultCause::ALL {
+        let (name, section) = (cause.name(), section(*cause));
+        let is_explained = section_of(&page, section).contains(&format!("`{name}`"));
+        assert!(is_explained, "{section} does not explain `{name}`");
+    }
+}
+
+/// Pages whose words in capitals with underscores are error codes.
+const PAGES_WITH_CODES: [&str; 5] =
+    ["README.md", "docs/api.md", "docs/limits.md", "docs/reliability.md", "docs/troubleshooting.md"];
+
+#[test]
+fn every_error_code_on_the_pages_of_clients_and_operators_exists() {
+    let is_code = |word: &&str| {
+        let is_upper = word.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+        is_upper && word.trim_matches('_').contains('_') && !word.starts_with("PETSTORE_")
+    };
+    let mut named = 0;
+    for page in PAGES_WITH_CODES {
+        for code in read(page).split('`').skip(1).step_by(2).filter(is_code) {
+            assert!(ErrorReason::named(code).is_some(), "{page} names {code}, which is no error code");
+            named += 1;
+        }
+    }
+    assert!(named > 12, "only {named} codes were found");
+}
+
 /// Pages that name settings.
 const OPERATORS_PAGES: [&str; 5] = [
     "docs/limits.md",
