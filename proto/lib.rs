@@ -1,8 +1,10 @@
 //! The gRPC contract of the Animal Store Service: types, clients and servers generated from `proto/`. The
 //! workspace's lints are not for generated code, so this package does without them.
 
+mod batch;
 mod error_code;
 
+pub use batch::{Answer, Call, INTERNAL_METHODS, LocalCall, NAMED, UnaryRequest};
 pub use error_code::{ErrorCode, Retry};
 
 /// The public contract, package `petstore.v1`.

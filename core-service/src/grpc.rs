@@ -7,21 +7,17 @@ use std::{convert::Infallible, io, sync::Arc};
 
 use futures_util::future::BoxFuture;
 use petstore_database::PING_TIMEOUT;
-use petstore_grpc_server::{Calls, GrpcServerLimits, Listener, Method, Probe, Security, Served};
+use petstore_grpc_server::{CallContext, Calls, GrpcServerLimits, Listener, Method, Probe, Security, Served};
 use petstore_proto::{
     FILE_DESCRIPTOR_SET,
-    admin::v1::admin_service_server,
     internal::v1::{
         batch_service_server::BatchServiceServer, key_service_server::KeyServiceServer,
         usage_service_server::UsageServiceServer,
     },
-    v1::{
-        pet_store_server::{self, PetStoreServer},
-        store_service_server::{self, StoreServiceServer},
-    },
+    v1::{pet_store_server::PetStoreServer, store_service_server::StoreServiceServer},
 };
 use tokio::time;
-use tonic::service::Routes;
+use tonic::{Status, service::Routes};
 use tower::{BoxError, util::MapErr};
 
 use crate::{Core, domain::PetStoreError};
@@ -38,6 +34,7 @@ mod status;
 mod store_service;
 mod usage_service;
 
+use batch_service::Messages;
 pub use batch_service::in_process;
 use limits::{BOUNDS, LIMITS};
 use methods::METHODS;
@@ -78,6 +75,21 @@ pub fn in_memory(services: Routes) -> InMemory {
     MapErr::new(services.prepare(), |never| match never {})
 }
 
+impl Core {
+    /// Answers a call in a batch, or from this process.
+    async fn answer_call(&self, context: &CallContext, messages: &mut Messages<'_>) -> Result<(), Status> {
+        macro_rules! first {
+            ($($service:ident)*) => {$(
+                if let Some(answered) = $service::answer(self, context, messages).await {
+                    return answered;
+                }
+            )*};
+        }
+        first!(pet_store store_service usage_service key_service);
+        Err(Status::unimplemented("no method that this core knows"))
+    }
+}
+
 /// Returns the core's services, to which a program may add others.
 #[must_use]
 pub fn services(core: &Core) -> Routes {
@@ -103,10 +115,6 @@ pub fn services(core: &Core) -> Routes {
 /// Maximum number of chunks of pets that are written concurrently.
 pub(crate) const CHUNKS: usize = LIMITS.chunks;
 
-/// Services whose health is reported.
-const PUBLIC: [&str; 3] =
-    [pet_store_server::SERVICE_NAME, store_service_server::SERVICE_NAME, admin_service_server::SERVICE_NAME];
-
 /// Returns the bounds of the core's calls.
 pub(crate) fn calls() -> Calls {
     Calls::new::<PetStoreError>(&BOUNDS, METHODS)
@@ -129,7 +137,6 @@ pub fn serve(
     let served = Served {
         routes: services,
         calls: core.calls.clone(),
-        public: &PUBLIC,
         descriptors: FILE_DESCRIPTOR_SET,
         hidden: "petstore.internal.",
         probe: probe(core),

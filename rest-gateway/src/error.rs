@@ -235,13 +235,11 @@ impl From<&Status> for ApiError {
         let retry_after = status.get_details_retry_info().and_then(|info| info.retry_delay);
         match named_reason(status) {
             // A call that is refused for its form is a fault of this gateway, or meant for another core.
-            Some(
-                R::Internal
-                | R::InvalidRequest
-                | R::RouteNotFound
-                | R::BodyTooLarge
-                | R::UnsupportedMediaType,
-            ) => Self::Internal,
+            Some(R::Internal | R::InvalidRequest | R::BodyTooLarge | R::UnsupportedMediaType) => {
+                Self::Internal
+            }
+            // The core is older than this gateway, and lacks the method until it is upgraded.
+            Some(R::RouteNotFound) => Self::Unavailable { retry_after },
             // Uses the name on this edge: the core calls the key a request id, and REST clients do not.
             Some(ErrorReason::InvalidIdempotencyKey) => Self::InvalidIdempotencyKey,
             Some(ErrorReason::IdempotencyInProgress) => Self::IdempotencyInProgress { retry_after },
@@ -257,9 +255,12 @@ impl From<&Status> for ApiError {
                 // Only this gateway cancels a call, and it then ignores the result. So this status comes from
                 // the transport, as when TLS refuses a certificate late. A core that does not trust this
                 // gateway is a fault of the operator, not of the client.
-                Code::Unavailable | Code::Cancelled | Code::Unauthenticated | Code::PermissionDenied => {
-                    Self::Unavailable { retry_after }
-                }
+                // A core that lacks the method is older than this gateway.
+                Code::Unavailable
+                | Code::Cancelled
+                | Code::Unauthenticated
+                | Code::PermissionDenied
+                | Code::Unimplemented => Self::Unavailable { retry_after },
                 _ if is_transport_failure(status) => Self::Unavailable { retry_after },
                 Code::Ok
                 | Code::Unknown
@@ -267,7 +268,6 @@ impl From<&Status> for ApiError {
                 | Code::FailedPrecondition
                 | Code::Aborted
                 | Code::OutOfRange
-                | Code::Unimplemented
                 | Code::Internal
                 | Code::DataLoss => Self::Internal,
             },

@@ -8,6 +8,7 @@ use petstore_client_address::TrustedProxies;
 use petstore_clock::Clock;
 use petstore_core_client::{CoreClient, CoreTransport, InProcessCalls};
 use petstore_key_cache::KeyResolver;
+use petstore_proto::INTERNAL_METHODS;
 use petstore_rate_limit::RateLimiter;
 use petstore_telemetry::{
     metrics::Collectors,
@@ -16,7 +17,6 @@ use petstore_telemetry::{
 };
 
 use crate::{
-    core_calls::METHODS,
     cors::CorsOrigin,
     early_reads::AccountReads,
     metrics::{Figures, Metrics},
@@ -89,7 +89,7 @@ impl Gateway {
         let name_limiter = move |installation: &str| named.set_installation(installation);
         Self(Arc::new(GatewayState {
             settings,
-            keys: KeyResolver::new(core.transport().clone(), &METHODS, name_limiter, clock.clone()),
+            keys: KeyResolver::new(core.transport().clone(), INTERNAL_METHODS, name_limiter, clock.clone()),
             early_reads: AccountReads::default(),
             limiter,
             usage: Arc::new(UsageCounter::new(core.transport().clone(), clock.clone())),

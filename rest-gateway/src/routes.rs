@@ -123,7 +123,7 @@ async fn get_usage(
     limit_status: Option<LimitStatus>,
 ) -> Result<Response, ApiError> {
     let limit_status = limit_status.ok_or(ApiError::Internal)?;
-    let days = gateway.usage.days(caller, gateway.core.retries()).await?;
+    let days = gateway.usage.days(&gateway.core, caller).await?;
     Ok(json_response(StatusCode::OK, usage_body(caller.plan, &limit_status, &days)))
 }
 

@@ -1,27 +1,23 @@
 //! `petstore.internal.v1.BatchService`: batches of waiting calls of a gateway, each batch in one message.
 
-use std::{sync::Arc, time::Duration};
+use std::{any::Any, sync::Arc, time::Duration};
 
 use futures_util::{
     FutureExt, Stream, StreamExt,
     future::BoxFuture,
     stream::{self, BoxStream, FuturesUnordered},
 };
-use http::{HeaderMap, HeaderValue};
-use petstore_grpc_server::{CallContext, CallId, started};
-use petstore_proto::internal::v1::{
-    Answer, Call, CallRequest, CallResponse, CallStatus, answer::Outcome, batch_service_server::BatchService,
-    call::Method,
+use http::HeaderName;
+use petstore_grpc_server::{CallContext, CallId, Method, started};
+use petstore_proto::{
+    Answer, Call, LocalCall, UnaryRequest,
+    internal::v1::{CallRequest, CallResponse, CallStatus, batch_service_server::BatchService},
 };
 use prost::Message;
 use tokio::{task::yield_now, time::Instant};
 use tonic::{Request, Response, Status};
 
-use super::{
-    limits::LIMITS,
-    methods::{CREATE_PET, GET_PET, LIST_ORDERS, LIST_PETS},
-    pet_store, store_service,
-};
+use super::{limits::LIMITS, methods::is_batched};
 use crate::Core;
 
 #[tonic::async_trait]
@@ -49,64 +45,81 @@ impl BatchService for Core {
 /// Makes single calls in this process. Each behaves as in a batch, without a network message.
 pub fn in_process(
     core: &Core,
-) -> impl Fn(Call) -> BoxFuture<'static, Answer> + Clone + Send + Sync + use<> + 'static {
+) -> impl for<'a> Fn(LocalCall<'a>) -> BoxFuture<'a, Result<(), Status>> + Send + Sync + use<> {
     let core = Arc::new(core.clone());
-    move |call| Arc::clone(&core).answer_one(0, call, Instant::now()).boxed()
+    move |call| {
+        let core = Arc::clone(&core);
+        async move {
+            let LocalCall { request_id, trace, timeout, request, response } = call;
+            let context = CallContext {
+                id: CallId::from_value(request_id),
+                timeout: Some(timeout),
+                trace,
+                started: Instant::now(),
+            };
+            core.answer_call(&context, &mut Messages::Local { request, response }).await
+        }
+        .boxed()
+    }
+}
+
+/// Messages of a call that is not made on its own.
+pub(super) enum Messages<'a> {
+    /// In a batch.
+    Encoded { call: &'a Call, answer: &'a mut Answer },
+    /// From this process, in an `Option` each.
+    Local { request: &'a mut (dyn Any + Send), response: &'a mut (dyn Any + Send) },
+}
+
+impl Messages<'_> {
+    /// Takes the request if it is of this method, and the method may be called in this way.
+    pub(super) fn take<M: UnaryRequest>(&mut self, method: &Method) -> Option<Result<M, Status>> {
+        match self {
+            Self::Encoded { call, .. } if is_batched(method) => {
+                let invalid = |_| Status::internal("the message of a call in a batch cannot be decoded");
+                call.request::<M>().map(|request| request.map_err(invalid))
+            }
+            Self::Encoded { .. } => None,
+            Self::Local { request, .. } => request.downcast_mut::<Option<M>>()?.take().map(Ok),
+        }
+    }
+
+    /// Puts in the response of the method.
+    pub(super) fn set<T: Message + 'static>(&mut self, answered: T) {
+        match self {
+            Self::Encoded { call, answer } => answer.set(call, &answered),
+            Self::Local { response, .. } => {
+                if let Some(response) = response.downcast_mut() {
+                    *response = Some(answered);
+                }
+            }
+        }
+    }
 }
 
 impl Core {
     async fn answer_one(self: Arc<Self>, number: u32, call: Call, started: Instant) -> Answer {
+        let traceparent = call.traceparent.clone().map(|value| (TRACEPARENT, value));
         let context = CallContext {
-            id: CallId::parse(&call.request_id),
+            id: call.request_id.as_ref().and_then(CallId::from_value),
             timeout: (call.timeout_ms > 0).then(|| Duration::from_millis(call.timeout_ms.into())),
-            trace: trace(&call.traceparent),
+            trace: traceparent.into_iter().collect(),
             started,
         };
-        let (core, context) = (&*self, &context);
-        let outcome = match call.method {
-            Some(Method::GetPet(request)) => core
-                .calls
-                .answer_call(&GET_PET, context, || pet_store::pet(core, request))
-                .await
-                .map(Outcome::GetPet),
-            Some(Method::ListPets(request)) => {
-                let answered =
-                    core.calls.answer_call(&LIST_PETS, context, || pet_store::page(core, request)).await;
-                answered.map(Outcome::ListPets)
-            }
-            Some(Method::CreatePet(request)) => {
-                let answered =
-                    core.calls.answer_call(&CREATE_PET, context, || pet_store::add(core, request)).await;
-                answered.map(Outcome::CreatePet)
-            }
-            Some(Method::ListOrders(request)) => {
-                let work = || store_service::page(core, request);
-                core.calls.answer_call(&LIST_ORDERS, context, work).await.map(Outcome::ListOrders)
-            }
-            None => Err(Status::unimplemented("no method that this core knows")),
-        };
-        Answer { call: number, outcome: Some(outcome.unwrap_or_else(|status| failure(&status))) }
+        let mut answer = Answer { call: number, ..Answer::default() };
+        let messages = &mut Messages::Encoded { call: &call, answer: &mut answer };
+        if let Err(status) = self.answer_call(&context, messages).await {
+            answer.failure = Some(CallStatus {
+                code: status.code().into(),
+                message: status.message().to_owned(),
+                details: status.details().to_vec(),
+            });
+        }
+        answer
     }
 }
 
-fn failure(status: &Status) -> Outcome {
-    Outcome::Failure(CallStatus {
-        code: status.code().into(),
-        message: status.message().to_owned(),
-        details: status.details().to_vec(),
-    })
-}
-
-/// Returns the header fields that name the caller's span.
-fn trace(traceparent: &str) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    if !traceparent.is_empty()
-        && let Ok(value) = HeaderValue::try_from(traceparent)
-    {
-        headers.insert("traceparent", value);
-    }
-    headers
-}
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Returns the answers as a stream. Answers that are known at the same time are sent in one message.
 fn messages(answers: FuturesUnordered<impl Future<Output = Answer>>) -> impl Stream<Item = CallResponse> {

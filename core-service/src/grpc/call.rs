@@ -26,6 +26,26 @@ macro_rules! service {
 
             $($other)*
         }
+
+        /// Answers a call in a batch, or from this process, if it is of one of these methods.
+        pub(super) async fn answer(
+            core: &Core,
+            context: &petstore_grpc_server::CallContext,
+            messages: &mut super::batch_service::Messages<'_>,
+        ) -> Option<Result<(), tonic::Status>> {
+            $(
+                let method = &super::methods::$row;
+                if let Some(request) = messages.take::<$request>(method) {
+                    let request = match request {
+                        Ok(request) => request,
+                        Err(status) => return Some(Err(status)),
+                    };
+                    let answered = core.calls.answer_call(method, context, || $work(core, request)).await;
+                    return Some(answered.map(|response| messages.set(response)));
+                }
+            )*
+            None
+        }
     };
 }
 pub(super) use service;

@@ -12,7 +12,7 @@ use super::limits::{BOUNDS, LIMITS};
 
 macro_rules! methods {
     ($(
-        $name:ident $path:literal $callers:ident $class:ident $size:ident $timeout:expr, $is_batched:literal;
+        $name:ident $path:literal $callers:ident $class:ident $size:ident $timeout:expr;
     )*) => {
         $(pub(super) static $name: Method = Method {
             path: $path,
@@ -20,7 +20,6 @@ macro_rules! methods {
             class: $class,
             max_message: LIMITS.$size,
             timeout: $timeout,
-            is_batched: $is_batched,
         };)*
 
         /// Every method, and then the remaining methods of the services.
@@ -30,26 +29,26 @@ macro_rules! methods {
 
 #[rustfmt::skip]
 methods! {
-    GET_PET       "petstore.v1.PetStore/GetPet"                   Clients   Read     message      CALL, true;
-    LIST_PETS     "petstore.v1.PetStore/ListPets"                 Clients   Read     message      CALL, true;
-    CREATE_PET    "petstore.v1.PetStore/CreatePet"                Clients   Write    message      CALL, true;
-    CREATE_PETS   "petstore.v1.PetStore/BatchCreatePets"          Clients   Write    bulk_message CALL, false;
-    IMPORT_PETS   "petstore.v1.PetStore/ImportPets"               Clients   Import   bulk_message None, false;
-    GET_ORDER     "petstore.v1.StoreService/GetOrder"             Clients   Read     message      CALL, false;
-    LIST_ORDERS   "petstore.v1.StoreService/ListOrders"           Clients   Read     message      CALL, true;
-    PLACE_ORDER   "petstore.v1.StoreService/PlaceOrder"           Clients   Write    message      CALL, false;
-    ADVANCE_ORDER "petstore.v1.StoreService/AdvanceOrder"         Clients   Write    message      CALL, false;
-    CALL_BATCH    "petstore.internal.v1.BatchService/Call"        Clients   Batch    message      CALL, false;
-    RESOLVE_KEYS  "petstore.internal.v1.KeyService/ResolveKeys"   Clients   Internal message      CALL, false;
-    LIST_CHANGES  "petstore.internal.v1.KeyService/ListChanges"   Clients   Internal message      CALL, false;
-    REPORT_USE    "petstore.internal.v1.KeyService/ReportUse"     Clients   Internal message      CALL, false;
-    REPORT_BAN    "petstore.internal.v1.KeyService/ReportBan"     Clients   Internal message      CALL, false;
-    REPORT_USAGE  "petstore.internal.v1.UsageService/ReportUsage" Clients   Internal message      CALL, false;
-    GET_USAGE     "petstore.internal.v1.UsageService/GetUsage"    Clients   Internal message      CALL, false;
-    ADMIN_SERVICE "petstore.admin.v1.AdminService/"               Operators Admin    message      CALL, false;
-    HEALTH        "grpc.health.v1.Health/"                        Everyone  Tool     tool_message CALL, false;
-    REFLECTION    "grpc.reflection."                              Clients   Tool     tool_message None, false;
-    UNKNOWN       ""                                              Clients   Tool     tool_message CALL, false;
+    GET_PET       "petstore.v1.PetStore/GetPet"                   Clients   Read     message      CALL;
+    LIST_PETS     "petstore.v1.PetStore/ListPets"                 Clients   Read     message      CALL;
+    CREATE_PET    "petstore.v1.PetStore/CreatePet"                Clients   Write    message      CALL;
+    CREATE_PETS   "petstore.v1.PetStore/BatchCreatePets"          Clients   Write    bulk_message CALL;
+    IMPORT_PETS   "petstore.v1.PetStore/ImportPets"               Clients   Import   bulk_message None;
+    GET_ORDER     "petstore.v1.StoreService/GetOrder"             Clients   Read     message      CALL;
+    LIST_ORDERS   "petstore.v1.StoreService/ListOrders"           Clients   Read     message      CALL;
+    PLACE_ORDER   "petstore.v1.StoreService/PlaceOrder"           Clients   Write    message      CALL;
+    ADVANCE_ORDER "petstore.v1.StoreService/AdvanceOrder"         Clients   Write    message      CALL;
+    CALL_BATCH    "petstore.internal.v1.BatchService/Call"        Clients   Batch    message      CALL;
+    RESOLVE_KEYS  "petstore.internal.v1.KeyService/ResolveKeys"   Clients   Internal message      CALL;
+    LIST_CHANGES  "petstore.internal.v1.KeyService/ListChanges"   Clients   Internal message      CALL;
+    REPORT_USE    "petstore.internal.v1.KeyService/ReportUse"     Clients   Internal message      CALL;
+    REPORT_BAN    "petstore.internal.v1.KeyService/ReportBan"     Clients   Internal message      CALL;
+    REPORT_USAGE  "petstore.internal.v1.UsageService/ReportUsage" Clients   Internal message      CALL;
+    GET_USAGE     "petstore.internal.v1.UsageService/GetUsage"    Clients   Internal message      CALL;
+    ADMIN_SERVICE "petstore.admin.v1.AdminService/"               Operators Admin    message      CALL;
+    HEALTH        "grpc.health.v1.Health/"                        Everyone  Tool     tool_message CALL;
+    REFLECTION    "grpc.reflection."                              Clients   Tool     tool_message None;
+    UNKNOWN       ""                                              Clients   Tool     tool_message CALL;
 }
 
 const CALL: Option<Duration> = Some(BOUNDS.call_timeout);
@@ -60,9 +59,14 @@ pub const fn of_operators(path: &'static str) -> Method {
     Method { path, ..ADMIN_SERVICE }
 }
 
+/// Returns `true` if gateways call the method in batches, whose messages have a size of their own.
+pub(super) fn is_batched(method: &Method) -> bool {
+    matches!(method.class, Read | Write) && method.max_message <= LIMITS.message
+}
+
 /// Returns the methods that gateways call.
 pub(super) fn all_of_gateways() -> impl Iterator<Item = &'static Method> {
-    let is_called = |method: &&&Method| method.is_batched || matches!(method.class, Internal | Batch);
+    let is_called = |method: &&&Method| is_batched(method) || matches!(method.class, Internal | Batch);
     METHODS.rows.iter().filter(is_called).copied()
 }
 

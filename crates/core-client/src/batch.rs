@@ -33,8 +33,9 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use petstore_proto::internal::v1::{
-    Answer, Call, CallRequest, answer::Outcome, batch_service_client::BatchServiceClient,
+use petstore_proto::{
+    Answer, Call,
+    internal::v1::{CallRequest, batch_service_client::BatchServiceClient},
 };
 use prost::Message;
 use tokio::{
@@ -91,7 +92,7 @@ struct QueuedCall {
 }
 
 /// Result of a call.
-pub(super) type Reply = Result<Outcome, Status>;
+pub(super) type Reply = Result<Answer, Status>;
 
 impl BatchState {
     /// Takes a slot for a batch of the queued calls. Returns `false` if there is none to begin.
@@ -262,10 +263,10 @@ impl BatchInFlight {
     /// Delivers answers to their callers.
     fn answer(&mut self, answers: Vec<Answer>) {
         let answered = answers.len().min(self.unanswered);
-        for Answer { call, outcome } in answers {
-            let caller = usize::try_from(call).ok().and_then(|place| self.callers.get_mut(place)?.take());
-            if let Some(caller) = caller {
-                let _ = caller.send(reply(outcome)); // an error: the caller has given up
+        for answer in answers {
+            let place = usize::try_from(answer.call).ok();
+            if let Some(caller) = place.and_then(|place| self.callers.get_mut(place)?.take()) {
+                let _ = caller.send(reply(answer)); // an error: the caller has given up
             }
         }
         self.settle(answered);
@@ -324,14 +325,9 @@ impl Drop for BatchInFlight {
 }
 
 /// Returns the result that an answer in a batch stands for.
-pub(super) fn reply(outcome: Option<Outcome>) -> Reply {
-    match outcome {
-        Some(Outcome::Failure(failure)) => {
-            Err(Status::with_details(Code::from_i32(failure.code), failure.message, failure.details.into()))
-        }
-        Some(outcome) => Ok(outcome),
-        None => Err(Status::internal("the core answered in a way that this gateway does not know")),
-    }
+fn reply(mut answer: Answer) -> Reply {
+    let Some(failure) = answer.failure.take() else { return Ok(answer) };
+    Err(Status::with_details(Code::from_i32(failure.code), failure.message, failure.details.into()))
 }
 
 #[cfg(test)]

@@ -1,16 +1,18 @@
 //! Calls on behalf of accounts: their deadline and the second attempt.
 
-use std::{fmt, future::Future, pin::pin, sync::Arc, time::Duration};
+use std::{any::Any, fmt, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
-use http::{HeaderMap, HeaderName, HeaderValue};
-use petstore_proto::internal::v1::{Answer, Call, answer::Outcome, call::Method};
+use http::{HeaderMap, HeaderName, HeaderValue, uri::PathAndQuery};
+use petstore_proto::{Call, LocalCall, UnaryRequest};
 use tokio::time::{Instant, timeout_at};
-use tonic::{Status, metadata::MetadataValue};
+use tonic::{Status, client::Grpc, metadata::MetadataValue};
+use tonic_prost::ProstCodec;
 
 use super::{
-    batch::{CallQueue, Reply, reply},
+    batch::CallQueue,
     breaker::CoreBreaker,
+    connect::is_its_own,
     permits::{Overloaded, Permits},
     retry::{RetryBudget, retry_once},
     traced::{self, TracedTransport},
@@ -21,23 +23,8 @@ use super::{
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Makes calls to a core in the same process, without a network message.
-pub type InProcessCalls = Arc<dyn Fn(Call) -> BoxFuture<'static, Answer> + Send + Sync>;
-
-/// Unary method that may be called in a batch. It must be idempotent.
-pub trait BatchedMethod {
-    /// Message to the method.
-    type Request: Clone + Send + 'static;
-    /// Answer of the method.
-    type Response: Send;
-    /// `package.Service/Method`.
-    const NAME: &'static str;
-    /// `true` if the method changes something.
-    const IS_WRITE: bool;
-    /// Returns the message as a batch carries it.
-    fn into_call(request: Self::Request) -> Method;
-    /// Returns the answer from a batch; `None` if it belongs to another method.
-    fn response(outcome: Outcome) -> Option<Self::Response>;
-}
+pub type InProcessCalls =
+    Arc<dyn for<'a> Fn(LocalCall<'a>) -> BoxFuture<'a, Result<(), Status>> + Send + Sync>;
 
 /// Reason why a call has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -69,8 +56,8 @@ enum Route {
 }
 
 impl CoreClient {
-    /// Creates a client of a core. If it is `in_process`, frequent calls are made directly, and only the
-    /// others go over `transport`.
+    /// Creates a client of a core. If it is `in_process`, its calls are made directly, and only those of
+    /// other clients go over `transport`.
     #[must_use]
     pub fn new(transport: CoreTransport, in_process: Option<InProcessCalls>) -> Self {
         let traced = TracedTransport::from(transport);
@@ -99,74 +86,107 @@ impl CoreClient {
         self.transport.breaker()
     }
 
-    /// Returns the budget of second attempts.
-    #[must_use]
-    pub const fn retries(&self) -> &RetryBudget {
-        &self.retries
-    }
-
-    /// Calls the core on behalf of an account, in a batch with other waiting calls. Otherwise behaves as
-    /// [`call_alone`].
+    /// Calls the method of this request on behalf of an account, in a batch with other waiting calls unless
+    /// the method is internal. The deadline holds even if the core does not keep to it. If the answer is lost
+    /// and the request is idempotent, the call is made once more.
     ///
     /// # Errors
-    /// [`CallError`], also if the account has too many calls.
-    pub async fn call<M: BatchedMethod>(
+    /// [`CallError`], also if the account has too many calls. It is not logged here.
+    pub async fn call<M: UnaryRequest>(
         &self,
-        request: M::Request,
+        request: M,
         account_id: i64,
         request_id: &HeaderValue,
     ) -> Result<M::Response, CallError> {
         let deadline = Instant::now() + DEADLINE;
-        let permits = if M::IS_WRITE { &self.writes } else { &self.reads };
+        let permits = if M::IS_READ { &self.reads } else { &self.writes };
         let permit = permits.acquire(account_id).map_err(|Overloaded| CallError::Overloaded)?;
         let attempts = pin!(async {
             let _permit = permit.await;
-            let attempt = |_| self.attempt::<M>(request.clone(), request_id, deadline);
-            retry_once(&self.retries, deadline, attempt).await
+            let attempt = |_| self.attempt(&request, request_id, deadline);
+            if request.is_idempotent() {
+                retry_once(&self.retries, deadline, attempt).await
+            } else {
+                attempt(DEADLINE).await
+            }
         });
-        within(deadline, attempts).await
+        let answered = timeout_at(deadline, attempts).await;
+        answered.map_err(|_| CallError::DeadlineExceeded)?.map_err(CallError::Status)
     }
 
-    async fn attempt<M: BatchedMethod>(
+    async fn attempt<M: UnaryRequest>(
         &self,
-        request: M::Request,
+        request: &M,
         request_id: &HeaderValue,
         deadline: Instant,
     ) -> Result<M::Response, Status> {
-        let reply = {
-            let span = traced::span(M::NAME);
-            let mut trace = HeaderMap::new();
-            span.write(&mut trace);
-            let call = Call {
-                request_id: request_id.to_str().unwrap_or_default().to_owned(),
-                traceparent: traceparent(&trace),
-                timeout_ms: 0,
-                method: Some(M::into_call(request)),
-            };
-            let reply = self.route.call(call, deadline).await;
-            match &reply {
-                Ok(_) => traced::describe_status(&span, 0),
-                Err(status) if is_transport_failure(status) => span.fail("transport error"),
-                Err(status) => traced::describe_status(&span, status.code().into()),
-            }
-            reply
+        if matches!(self.route, Route::Batches(_)) && is_its_own(M::PATH) {
+            return alone(self.transport.clone(), request.clone(), request_id, deadline).await;
+        }
+        let span = traced::span(M::PATH);
+        let mut trace = HeaderMap::new();
+        span.write(&mut trace);
+        let answered = match &self.route {
+            Route::Batches(batches) => batched(batches, request, request_id, trace, deadline).await,
+            Route::InProcess(core) => in_process(core, request, request_id, trace, deadline).await,
         };
-        M::response(reply?).ok_or_else(|| Status::internal("the core answered another method"))
+        match &answered {
+            Ok(_) => traced::describe_status(&span, 0),
+            Err(status) if is_transport_failure(status) => span.fail("transport error"),
+            Err(status) => traced::describe_status(&span, status.code().into()),
+        }
+        answered
     }
 }
 
-impl Route {
-    async fn call(&self, call: Call, deadline: Instant) -> Reply {
-        match self {
-            Self::Batches(batches) => batches.call(call, deadline).await,
-            // No queue lies between here and the core.
-            Self::InProcess(core) => {
-                let left = deadline.saturating_duration_since(Instant::now()).as_millis();
-                let timeout_ms = u32::try_from(left).unwrap_or(u32::MAX).max(1);
-                reply(core(Call { timeout_ms, ..call }).await.outcome)
-            }
-        }
+async fn batched<M: UnaryRequest>(
+    batches: &Arc<CallQueue>,
+    request: &M,
+    request_id: &HeaderValue,
+    mut trace: HeaderMap,
+    deadline: Instant,
+) -> Result<M::Response, Status> {
+    let call = Call {
+        request_id: Some(request_id.clone()),
+        traceparent: trace.remove(const { HeaderName::from_static("traceparent") }),
+        ..Call::new(request)
+    };
+    let answer = batches.call(call, deadline).await?;
+    let response = answer.response::<M>().and_then(Result::ok);
+    response.ok_or_else(|| Status::internal("the core answered in a way that this gateway does not know"))
+}
+
+/// Makes a call in this process. No queue lies between here and the core.
+async fn in_process<M: UnaryRequest>(
+    core: &InProcessCalls,
+    request: &M,
+    request_id: &HeaderValue,
+    trace: HeaderMap,
+    deadline: Instant,
+) -> Result<M::Response, Status> {
+    let (mut request, mut response) = (Some(request.clone()), None::<M::Response>);
+    let timeout = deadline.saturating_duration_since(Instant::now());
+    let (request, answer): (&mut (dyn Any + Send), &mut (dyn Any + Send)) = (&mut request, &mut response);
+    core(LocalCall { request_id, trace, timeout, request, response: answer }).await?;
+    response.ok_or_else(|| Status::internal("the core answered another method"))
+}
+
+/// Makes a call outside of batches.
+async fn alone<M: UnaryRequest>(
+    core: TracedTransport,
+    message: M,
+    request_id: &HeaderValue,
+    deadline: Instant,
+) -> Result<M::Response, Status> {
+    let mut request = tonic::Request::new(message);
+    request.set_timeout(deadline.saturating_duration_since(Instant::now()));
+    if let Ok(request_id) = MetadataValue::try_from(request_id.as_bytes()) {
+        request.metadata_mut().insert("x-request-id", request_id);
     }
+    let path = PathAndQuery::try_from(format!("/{}", M::PATH));
+    let path = path.map_err(|error| Status::internal(error.to_string()))?;
+    let answer = Grpc::new(core).unary(request, path, ProstCodec::default()).await;
+    answer.map(tonic::Response::into_inner)
 }
 
 impl fmt::Debug for CoreClient {
@@ -175,127 +195,120 @@ impl fmt::Debug for CoreClient {
     }
 }
 
-fn traceparent(trace: &HeaderMap) -> String {
-    let value =
-        trace.get(const { HeaderName::from_static("traceparent") }).and_then(|value| value.to_str().ok());
-    value.unwrap_or_default().to_owned()
-}
-
-/// Calls the core outside of batches, with the name of the request that the call serves. The deadline holds
-/// even if the core does not keep to it. If the answer is lost, the call is made once more, so `rpc` must be
-/// idempotent.
-///
-/// # Errors
-/// [`CallError`], which is not logged here.
-pub async fn call_alone<M, T, F>(
-    message: M,
-    request_id: &HeaderValue,
-    retries: &RetryBudget,
-    rpc: impl Fn(tonic::Request<M>) -> F,
-) -> Result<T, CallError>
-where
-    M: Clone,
-    F: Future<Output = Result<tonic::Response<T>, Status>>,
-{
-    let deadline = Instant::now() + DEADLINE;
-    let attempts = retry_once(retries, deadline, |left| rpc(request(message.clone(), request_id, left)));
-    within(deadline, attempts).await.map(tonic::Response::into_inner)
-}
-
-async fn within<T>(
-    deadline: Instant,
-    attempts: impl Future<Output = Result<T, Status>>,
-) -> Result<T, CallError> {
-    timeout_at(deadline, attempts).await.map_err(|_| CallError::DeadlineExceeded)?.map_err(CallError::Status)
-}
-
-/// Returns a request with the remaining time and the request id.
-fn request<M>(message: M, request_id: &HeaderValue, left: Duration) -> tonic::Request<M> {
-    let mut request = tonic::Request::new(message);
-    request.set_timeout(left);
-    if let Ok(request_id) = MetadataValue::try_from(request_id.as_bytes()) {
-        request.metadata_mut().insert("x-request-id", request_id);
-    }
-    request
-}
-
 #[cfg(test)]
 mod tests {
-    use std::{
-        io,
-        sync::{
-            Mutex,
-            atomic::{AtomicUsize, Ordering},
-        },
+    use std::sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
     };
 
     use futures_util::{FutureExt, future::join_all};
-    use petstore_proto::v1::{GetPetRequest, GetPetResponse};
-    use tonic::Response;
+    use petstore_proto::internal::v1::GetUsageRequest;
     use tower::{BoxError, service_fn};
 
     use super::*;
-    use crate::{permits::MAX_OF_ACCOUNT, testing::Get};
+    use crate::{
+        permits::MAX_OF_ACCOUNT,
+        testing::{Add, Get, Got},
+    };
 
     /// Name of the request that calls serve.
     static REQUEST: HeaderValue = HeaderValue::from_static("abcdefgh");
+
+    type HttpRequest = http::Request<tonic::body::Body>;
+
+    /// Returns a transport whose calls are all lost, and the record of them.
+    fn lost() -> (CoreTransport, Arc<Mutex<Vec<HttpRequest>>>) {
+        let seen = Arc::<Mutex<Vec<HttpRequest>>>::default();
+        let calls = Arc::clone(&seen);
+        let transport = service_fn(move |request: HttpRequest| {
+            if request.uri().path() != crate::breaker::PROBE {
+                calls.lock().unwrap().push(request);
+            }
+            async {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                Err::<http::Response<tonic::body::Body>, BoxError>("cut".into())
+            }
+        });
+        (CoreTransport::new(transport), seen)
+    }
+
+    /// Puts in the response to [`Get`].
+    fn respond(call: &mut LocalCall<'_>) {
+        *call.response.downcast_mut().unwrap() = Some(Got { number: 1 });
+    }
 
     #[tokio::test]
     async fn the_calls_of_an_account_in_flight_are_bounded() {
         let counts = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
         let (in_flight, most) = (Arc::clone(&counts), Arc::clone(&counts));
-        let calls: InProcessCalls = Arc::new(move |_| {
+        let calls: InProcessCalls = Arc::new(move |mut call| {
             let counts = Arc::clone(&in_flight);
             async move {
                 let (in_flight, most) = &*counts;
                 most.fetch_max(in_flight.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
                 tokio::task::yield_now().await;
                 in_flight.fetch_sub(1, Ordering::Relaxed);
-                Answer { call: 0, outcome: Some(Outcome::GetPet(GetPetResponse::default())) }
+                respond(&mut call);
+                Ok(())
             }
             .boxed()
         });
-        let away = service_fn(async |_: http::Request<tonic::body::Body>| {
-            Err::<http::Response<tonic::body::Body>, BoxError>("no core here".into())
-        });
-        let client = CoreClient::new(CoreTransport::new(away), Some(calls));
-        let call = |_| client.call::<Get>(GetPetRequest { pet_id: 1 }, 1, &REQUEST);
+        let client = CoreClient::new(lost().0, Some(calls));
+        let call = |_| client.call(Get { number: 1 }, 1, &REQUEST);
         let answers = join_all((0..1_000).map(call)).await;
         assert!(answers.iter().all(Result::is_ok));
         assert_eq!(most.1.load(Ordering::Relaxed), MAX_OF_ACCOUNT);
     }
 
     #[tokio::test]
-    async fn a_call_in_the_process_carries_the_remaining_time() {
-        let timeouts = Arc::new(Mutex::new(Vec::new()));
-        let seen = Arc::clone(&timeouts);
-        let route = Route::InProcess(Arc::new(move |call: Call| {
-            seen.lock().unwrap().push(call.timeout_ms);
-            async { Answer { call: 0, outcome: Some(Outcome::GetPet(GetPetResponse::default())) } }.boxed()
-        }));
-        for left in [Duration::ZERO, Duration::from_secs(30)] {
-            route.call(Call::default(), Instant::now() + left).await.unwrap();
-        }
-        assert!(matches!(timeouts.lock().unwrap()[..], [1, 25_001..=30_000]), "{timeouts:?}");
+    async fn a_call_outside_of_batches_takes_a_permit_too() {
+        let (transport, seen) = lost();
+        let client = CoreClient::new(transport, None);
+        let call = |_| client.call(GetUsageRequest::default(), 1, &REQUEST);
+        let mut calls = Box::pin(join_all((0..300).map(call)));
+        assert!(futures_util::poll!(&mut calls).is_pending());
+        assert_eq!(seen.lock().unwrap().len(), MAX_OF_ACCOUNT);
     }
 
     #[tokio::test]
-    async fn an_attempt_carries_the_remaining_time_and_the_request_id() {
-        let seen = Mutex::new(Vec::new());
-        let answer: Result<(), _> = call_alone((), &REQUEST, &RetryBudget::default(), |request| {
-            let field = |name| request.metadata().get(name).unwrap().to_str().unwrap().to_owned();
-            assert_eq!(field("x-request-id"), "abcdefgh");
-            let first = seen.lock().unwrap().is_empty();
-            seen.lock().unwrap().push(field("grpc-timeout"));
-            async move {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-                let cut = io::Error::from(io::ErrorKind::ConnectionReset);
-                if first { Err(Status::from_error(cut.into())) } else { Ok(Response::new(())) }
-            }
-        })
-        .await;
-        answer.unwrap();
-        let micros = |field: &String| field.strip_suffix('u').unwrap().parse::<u64>().unwrap();
+    async fn a_call_in_the_process_carries_the_remaining_time() {
+        let timeouts = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&timeouts);
+        let core: InProcessCalls = Arc::new(move |mut call| {
+            seen.lock().unwrap().push(call.timeout.as_millis());
+            respond(&mut call);
+            async { Ok(()) }.boxed()
+        });
+        for left in [Duration::ZERO, Duration::from_secs(30)] {
+            let (deadline, trace) = (Instant::now() + left, HeaderMap::new());
+            in_process(&core, &Get { number: 1 }, &REQUEST, trace, deadline).await.unwrap();
+        }
+        assert!(matches!(timeouts.lock().unwrap()[..], [0, 25_001..=30_000]), "{timeouts:?}");
+    }
+
+    #[tokio::test]
+    async fn only_an_idempotent_call_is_sent_twice() {
+        for (calls, idempotent) in [(1, false), (2, true)] {
+            let (transport, seen) = lost();
+            let client = CoreClient::new(transport, None);
+            let request_id = if idempotent { "a-name" } else { "" }.to_owned();
+            assert!(client.call(Add { request_id }, 1, &REQUEST).await.is_err());
+            assert_eq!(seen.lock().unwrap().len(), calls);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_attempt_outside_of_batches_carries_the_remaining_time_and_the_request_id() {
+        let (transport, seen) = lost();
+        let client = CoreClient::new(transport, None);
+        assert!(client.call(GetUsageRequest::default(), 1, &REQUEST).await.is_err());
+        let micros = |request: &HttpRequest| {
+            assert_eq!(request.headers()["x-request-id"], "abcdefgh");
+            assert_eq!(request.uri().path(), "/petstore.internal.v1.UsageService/GetUsage");
+            let timeout = request.headers()["grpc-timeout"].to_str().unwrap();
+            timeout.strip_suffix('u').unwrap().parse::<u64>().unwrap()
+        };
         let left: Vec<_> = seen.lock().unwrap().iter().map(micros).collect();
         assert!(
             matches!(left[..], [first, second] if second + 10_000 < first && first <= 5_000_000),

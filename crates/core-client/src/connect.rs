@@ -191,14 +191,11 @@ async fn connect_unix(path: String) -> io::Result<CoalescedWrites<TokioIo<UnixSt
     UnixStream::connect(path).await.map(TokioIo::new).map(CoalescedWrites::from)
 }
 
-/// Returns `true` if the gateway makes the call for itself, or to authenticate a client.
+/// Returns `true` if the gateway calls the method for itself, or to authenticate a client.
 pub(super) fn is_its_own(path: &str) -> bool {
-    path == PROBE || path.starts_with("/petstore.internal.") && !is_batch(path)
-}
-
-/// Returns `true` if the path is that of a batch, which carries calls of clients.
-fn is_batch(path: &str) -> bool {
-    path.strip_prefix('/').is_some_and(|rpc| rpc.starts_with(batch_service_server::SERVICE_NAME))
+    let method = path.strip_prefix('/').unwrap_or(path);
+    let is_batch = method.starts_with(batch_service_server::SERVICE_NAME);
+    path == PROBE || method.starts_with("petstore.internal.") && !is_batch
 }
 
 /// Returns `true` if the URL is `SCHEME://HOST:PORT` without a user and a path, which would be ignored, or

@@ -4,10 +4,10 @@
 //! # Promises
 //!
 //! - **Deadlines.** A call of [`CoreClient`] ends within 5 s, and carries the remaining time to the core.
-//! - **Retries.** A call whose answer was lost is made once more, if the budget of retries allows it. So only
-//!   idempotent methods are called.
-//! - **Batches.** Calls of a [`BatchedMethod`] that wait at the same time are sent in one message. A call is
-//!   sent at once if none is in flight, and a slow one delays no other.
+//! - **Retries.** An idempotent call whose answer was lost is made once more, if the budget of retries allows
+//!   it. Others are never sent twice.
+//! - **Batches.** Calls that wait at the same time are sent in one message. A call is sent at once if none is
+//!   in flight, and a slow one delays no other.
 //! - **Fairness.** Accounts take turns: the waiting calls of one account delay those of others by one turn.
 //! - **Several cores.** [`connect()`] leads each call to the core with the fewest calls in flight. A core
 //!   that does not answer gets no calls until it answers a probe.
@@ -23,25 +23,18 @@
 //!
 //! ```
 //! use http::HeaderValue;
-//! use petstore_core_client::{
-//!     CallError, CoreAddress, CoreTransport, RetryBudget, TracedTransport, call_alone,
-//! };
-//! use petstore_proto::internal::v1::{GetUsageRequest, usage_service_client::UsageServiceClient};
+//! use petstore_core_client::{CallError, CoreAddress, CoreClient, connect};
+//! use petstore_proto::internal::v1::GetUsageRequest;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
 //! let urls = vec!["http://127.0.0.1:1".to_owned()]; // no core listens there
-//! let address = CoreAddress { urls, tls: None, token: None };
-//! let core: CoreTransport = petstore_core_client::connect(address).expect("a valid URL");
-//! let client = UsageServiceClient::new(TracedTransport::from(core));
+//! let core = connect(CoreAddress { urls, tls: None, token: None }).expect("a valid URL");
+//! let client = CoreClient::new(core, None);
 //!
-//! let request_id = HeaderValue::from_static("request-1");
-//! let question = GetUsageRequest { account_id: 7, ..GetUsageRequest::default() };
-//! let retries = RetryBudget::default();
-//! let answer = call_alone(question, &request_id, &retries, |question| {
-//!     let mut client = client.clone();
-//!     async move { client.get_usage(question).await }
-//! });
+//! let (account_id, request_id) = (7, HeaderValue::from_static("request-1"));
+//! let question = GetUsageRequest { account_id, ..GetUsageRequest::default() };
+//! let answer = client.call(question, account_id, &request_id);
 //! assert!(matches!(answer.await, Err(CallError::Status(_))));
 //! # }
 //! ```
@@ -63,7 +56,7 @@ mod transport;
 
 pub use self::{
     breaker::{CoreBreaker, CoreNotAnswering},
-    client::{BatchedMethod, CallError, CoreClient, InProcessCalls, call_alone},
+    client::{CallError, CoreClient, InProcessCalls},
     connect::{CoreTls, InvalidCoreAddress},
     cores::{CoreAddress, connect},
     fair_queue::FairQueue,

@@ -1,44 +1,47 @@
 //! Methods for tests.
 
-use petstore_proto::{
-    internal::v1::{answer::Outcome, call::Method},
-    v1::{GetPetRequest, GetPetResponse, ListOrdersRequest, ListOrdersResponse},
-};
+use petstore_proto::{NAMED, UnaryRequest};
+use prost::Message;
 
-use crate::BatchedMethod;
+/// Request of a method whose answers tests make.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Get {
+    #[prost(int64, tag = "1")]
+    pub(crate) number: i64,
+}
 
-/// Method whose answers tests make.
-pub(crate) struct Get;
+/// Response to [`Get`].
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Got {
+    #[prost(int64, tag = "1")]
+    pub(crate) number: i64,
+}
 
-impl BatchedMethod for Get {
-    type Request = GetPetRequest;
-    type Response = GetPetResponse;
-    const NAME: &'static str = "package.Service/Get";
-    const IS_WRITE: bool = false;
+impl UnaryRequest for Get {
+    type Response = Got;
+    const PATH: &'static str = "package.Service/Get";
+    const IS_READ: bool = true;
+    const FIELD: u32 = 4;
 
-    fn into_call(request: GetPetRequest) -> Method {
-        Method::GetPet(request)
-    }
-
-    fn response(outcome: Outcome) -> Option<GetPetResponse> {
-        if let Outcome::GetPet(response) = outcome { Some(response) } else { None }
+    fn is_idempotent(&self) -> bool {
+        true
     }
 }
 
-/// Method that tests call and never answer.
-pub(crate) struct List;
+/// Request of a method that changes something. It is idempotent if it has a name.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Add {
+    #[prost(string, tag = "1")]
+    pub(crate) request_id: String,
+}
 
-impl BatchedMethod for List {
-    type Request = ListOrdersRequest;
-    type Response = ListOrdersResponse;
-    const NAME: &'static str = "package.Service/List";
-    const IS_WRITE: bool = false;
+impl UnaryRequest for Add {
+    type Response = Got;
+    const PATH: &'static str = "package.Service/Add";
+    const IS_READ: bool = false;
+    const FIELD: u32 = NAMED;
 
-    fn into_call(request: ListOrdersRequest) -> Method {
-        Method::ListOrders(request)
-    }
-
-    fn response(outcome: Outcome) -> Option<ListOrdersResponse> {
-        if let Outcome::ListOrders(response) = outcome { Some(response) } else { None }
+    fn is_idempotent(&self) -> bool {
+        !self.request_id.is_empty()
     }
 }

@@ -105,7 +105,7 @@ pub(super) fn describe_status(span: &Span, code: i32) {
 
 #[cfg(test)]
 mod tests {
-    use petstore_proto::v1::{GetPetRequest, pet_store_client::PetStoreClient};
+    use petstore_proto::internal::v1::{GetUsageRequest, usage_service_client::UsageServiceClient};
     use tower::{BoxError, service_fn};
 
     use super::*;
@@ -118,9 +118,8 @@ mod tests {
             *answer.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
             Ok::<_, BoxError>(answer)
         });
-        let mut client = PetStoreClient::new(TracedTransport::from(CoreTransport::new(proxy)));
-        #[expect(deprecated, reason = "any call will do")]
-        let status = client.get_pet(GetPetRequest { pet_id: 1 }).await.unwrap_err();
+        let mut client = UsageServiceClient::new(TracedTransport::from(CoreTransport::new(proxy)));
+        let status = client.get_usage(GetUsageRequest::default()).await.unwrap_err();
         assert!(is_transport_failure(&status), "{status:?}");
     }
 }

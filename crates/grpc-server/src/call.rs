@@ -13,10 +13,7 @@ use petstore_telemetry::{
     traces::{KeyValue, Root, Span, Traces, grpc},
 };
 use tokio::{sync::Semaphore, time};
-use tonic::{
-    Request, Response, Status,
-    metadata::{Ascii, MetadataMap, MetadataValue},
-};
+use tonic::{Request, Response, Status, metadata::MetadataMap};
 
 use crate::{
     access::Refusal,
@@ -35,20 +32,20 @@ const GRPC_TIMEOUT: &str = "grpc-timeout";
 /// Id that a caller gives a call, so that both sides' logs can be matched, of the form that REST accepts too.
 /// It is returned in the answer's metadata, and with a failure as `google.rpc.RequestInfo`.
 #[derive(Clone, Debug)]
-pub struct CallId(MetadataValue<Ascii>);
+pub struct CallId(HeaderValue);
 
 impl CallId {
     /// Returns the call's id, if it has one. Ignores an id of another form, which could be meant to forge a
     /// log line, and one that contains an API key, which must not be logged.
     #[must_use]
     pub fn from_headers(headers: &HeaderMap) -> Option<Self> {
-        Self::parse(headers.get(REQUEST_ID)?.to_str().ok()?)
+        Self::from_value(headers.get(REQUEST_ID)?)
     }
 
-    /// Parses the id of a call in a batch.
+    /// Returns the id of a call that has it in this value.
     #[must_use]
-    pub fn parse(id: &str) -> Option<Self> {
-        if is_request_id(id) { id.parse().ok().map(Self) } else { None }
+    pub fn from_value(id: &HeaderValue) -> Option<Self> {
+        id.to_str().is_ok_and(is_request_id).then(|| Self(id.clone()))
     }
 
     /// Returns the id's text.
@@ -58,7 +55,7 @@ impl CallId {
     }
 
     pub(super) fn write(self, metadata: &mut MetadataMap) {
-        metadata.insert(REQUEST_ID, self.0);
+        metadata.as_mut().insert(REQUEST_ID, self.0);
     }
 }
 

@@ -37,7 +37,6 @@
 //!     class: Class::Read,
 //!     max_message: 1024,
 //!     timeout: Some(std::time::Duration::from_secs(1)),
-//!     is_batched: false,
 //! };
 //!
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {

@@ -15,8 +15,6 @@ pub struct Method {
     pub max_message: usize,
     /// Time for a call. `None` for a stream of messages, which bounds its own steps.
     pub timeout: Option<Duration>,
-    /// `true` if callers make it in batches.
-    pub is_batched: bool,
 }
 
 /// Access that a method requires.

@@ -5,7 +5,7 @@ use std::{
     convert::Infallible,
     fmt,
     future::{pending, ready},
-    io,
+    io, iter,
     pin::pin,
     sync::Arc,
     time::Duration,
@@ -68,11 +68,10 @@ pub struct Served {
     pub routes: Routes,
     /// Their bounds.
     pub calls: Calls,
-    /// Services whose health is reported, in addition to that of the server as a whole.
-    pub public: &'static [&'static str],
-    /// Encoded `FileDescriptorSet` that reflection shows.
+    /// Encoded `FileDescriptorSet` of the services, whose health is reported, in addition to that of the
+    /// server as a whole, and which reflection shows.
     pub descriptors: &'static [u8],
-    /// Beginning of the packages that reflection does not show.
+    /// Beginning of the packages of other services.
     pub hidden: &'static str,
     /// Health of the services.
     pub probe: Probe,
@@ -189,21 +188,28 @@ async fn serve_each<S>(
 /// Reporter of the health of the services.
 struct HealthReport {
     probe: Probe,
-    services: &'static [&'static str],
+    /// Names of the services. The empty one stands for the server as a whole.
+    services: Vec<String>,
     reporter: HealthReporter,
     last: ServingStatus,
 }
 
 /// Adds health, with its initial status, and reflection.
 async fn add_tools(served: Served) -> (Routes, HealthReport) {
-    let Served { routes, calls, public, descriptors, hidden, probe } = served;
+    let Served { routes, calls, descriptors, hidden, probe } = served;
+    let public = public(descriptors, hidden);
+    let services = public
+        .file
+        .iter()
+        .flat_map(|file| file.service.iter().map(|service| format!("{}.{}", file.package(), service.name())));
+    let services = iter::once(String::new()).chain(services).collect();
     let reporter = HealthReporter::new();
     let service = HealthServer::new(PortHealth(HealthService::from_health_reporter(reporter.clone())));
-    let mut health = HealthReport { probe, services: public, reporter, last: ServingStatus::Unknown };
+    let mut health = HealthReport { probe, services, reporter, last: ServingStatus::Unknown };
     health.update().await;
     let size = calls.limits.tool_message;
     let routes = routes.add_service(service.max_decoding_message_size(size));
-    (with_reflection(routes, descriptors, hidden, size), health)
+    (with_reflection(routes, &public, size), health)
 }
 
 impl HealthReport {
@@ -215,7 +221,7 @@ impl HealthReport {
             () = shutdown => {}
         }
         self.report(ServingStatus::NotServing).await;
-        for service in self.names() {
+        for service in &self.services {
             self.reporter.clear_service_status(service).await;
         }
     }
@@ -242,13 +248,8 @@ impl HealthReport {
         }
     }
 
-    /// Returns the names of the server as a whole, and of its public services.
-    fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
-        [""].into_iter().chain(self.services.iter().copied())
-    }
-
     async fn report(&self, status: ServingStatus) {
-        for service in self.names() {
+        for service in &self.services {
             self.reporter.set_service_status(service, status).await;
         }
     }
@@ -288,13 +289,18 @@ impl HealthRpc for PortHealth {
     }
 }
 
-/// Adds reflection. It is only a convenience, so a fault in it stops nothing else.
-fn with_reflection(routes: Routes, descriptors: &[u8], hidden: &str, size: usize) -> Routes {
-    let Ok(mut public) = FileDescriptorSet::decode(descriptors) else {
-        tracing::error!("reflection is off: the descriptors cannot be read");
-        return routes;
-    };
+/// Returns the descriptors of the public services.
+fn public(descriptors: &[u8], hidden: &str) -> FileDescriptorSet {
+    let mut public = FileDescriptorSet::decode(descriptors).unwrap_or_else(|error| {
+        tracing::error!(%error, "no service has health and reflection: the descriptors cannot be read");
+        FileDescriptorSet::default()
+    });
     public.file.retain(|file| !file.package().starts_with(hidden));
+    public
+}
+
+/// Adds reflection. It is only a convenience, so a fault in it stops nothing else.
+fn with_reflection(routes: Routes, public: &FileDescriptorSet, size: usize) -> Routes {
     let builder = || {
         Builder::configure()
             .register_file_descriptor_set(public.clone())

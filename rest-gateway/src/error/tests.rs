@@ -103,13 +103,12 @@ fn every_reason_of_the_core_keeps_its_code_and_others_are_faults() {
         let error = ApiError::from(&status_with(Code::Unknown, reason.code().name, ERROR_DOMAIN, None));
         let is_of_the_call = matches!(
             reason,
-            ErrorReason::InvalidRequest
-                | ErrorReason::RouteNotFound
-                | ErrorReason::BodyTooLarge
-                | ErrorReason::UnsupportedMediaType
+            ErrorReason::InvalidRequest | ErrorReason::BodyTooLarge | ErrorReason::UnsupportedMediaType
         );
         if reason.code().grpc.is_none() || is_of_the_call || reason == ErrorReason::Internal {
             assert_eq!(error, ApiError::Internal, "{reason:?}");
+        } else if reason == ErrorReason::RouteNotFound {
+            assert_eq!(error, ApiError::Unavailable { retry_after: None }, "a core without the method");
         } else {
             assert_eq!((error.reason(), error.status()), (reason, reason.code().http));
             let is_renamed = error.to_string().contains("Idempotency-Key"); // as on this edge
@@ -129,7 +128,8 @@ fn a_status_without_a_known_reason_is_mapped_by_its_code() {
             | Code::ResourceExhausted
             | Code::Cancelled
             | Code::Unauthenticated
-            | Code::PermissionDenied => 503,
+            | Code::PermissionDenied
+            | Code::Unimplemented => 503,
             Code::DeadlineExceeded => 504,
             _ => 500,
         };

@@ -7,12 +7,7 @@ use petstore_proto::v1::{ListOrdersRequest, Order, OrderStatus};
 use serde::Serialize;
 
 use super::paging::{self, AnsweredPage, PageRequest, Query};
-use crate::{
-    core_calls::{ListOrders, call},
-    error::ApiError,
-    gateway::GatewayState,
-    request_id::Caller,
-};
+use crate::{core_calls::call, error::ApiError, gateway::GatewayState, request_id::Caller};
 
 /// Handles `GET /v1/store/orders`: a page of orders. They belong to the store, and every valid key sees all
 /// of them.
@@ -20,7 +15,7 @@ pub(super) async fn list(gateway: &GatewayState, caller: &Caller, uri: &Uri) -> 
     let query = Query { status: Ok(None), ..Query::parse(uri.query().unwrap_or_default()) };
     let fetch = |PageRequest { page_size, page_token, .. }| async move {
         let request = ListOrdersRequest { page_size, page_token };
-        let page = call::<ListOrders>(&gateway.core, request, caller).await?;
+        let page = call(&gateway.core, request, caller).await?;
         let body = orders_body(&page.orders);
         Ok(AnsweredPage { body, next_page_token: page.next_page_token, status: None })
     };

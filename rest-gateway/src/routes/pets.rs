@@ -9,7 +9,7 @@ use petstore_proto::v1::{CreatePetRequest, GetPetRequest, ListPetsRequest, PetSt
 
 use super::paging::{self, AnsweredPage, PageRequest, Query};
 use crate::{
-    core_calls::{CreatePet, GetPet, ListPets, call},
+    core_calls::call,
     error::ApiError,
     gateway::GatewayState,
     json::{
@@ -26,7 +26,7 @@ pub(super) async fn list(gateway: &GatewayState, caller: &Caller, uri: &Uri) -> 
     let query = Query::parse(uri.query().unwrap_or_default());
     let fetch = |PageRequest { page_size, page_token, status }| async move {
         let request = ListPetsRequest { page_size, page_token, status: status.into() };
-        let page = call::<ListPets>(&gateway.core, request, caller).await?;
+        let page = call(&gateway.core, request, caller).await?;
         let (body, status) = (pets_body(&page.pets), PetStatus::try_from(page.status).ok());
         Ok(AnsweredPage { body, next_page_token: page.next_page_token, status })
     };
@@ -39,7 +39,7 @@ pub(super) async fn get(gateway: &GatewayState, caller: &Caller, uri: &Uri) -> R
         return Err(ApiError::OperationRemoved);
     }
     let pet_id = id_in_path(uri.path()).ok_or(ApiError::PetNotFound)?;
-    let found = call::<GetPet>(&gateway.core, GetPetRequest { pet_id }, caller).await?;
+    let found = call(&gateway.core, GetPetRequest { pet_id }, caller).await?;
     let pet = found.pet.ok_or(ApiError::Internal)?;
     Ok(json_response(StatusCode::OK, pet_body(&pet)))
 }
@@ -63,8 +63,7 @@ pub(super) async fn create(
     let body = request_body::read_json(request).await?;
     let key = key?;
     let message = CreatePetRequest { pet: Some(new_pet(&body)?), request_id: key.as_str().to_owned() };
-    let created =
-        call::<CreatePet>(&gateway.core, message, caller).await.map_err(|error| key.explain(error))?;
+    let created = call(&gateway.core, message, caller).await.map_err(|error| key.explain(error))?;
     let pet = created.pet.ok_or(ApiError::Internal)?;
 
     let mut response = json_response(StatusCode::CREATED, pet_body(&pet));

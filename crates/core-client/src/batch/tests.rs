@@ -6,13 +6,9 @@ use futures_util::{
     stream::{BoxStream, FuturesUnordered},
 };
 use http::HeaderValue;
-use petstore_proto::{
-    internal::v1::{
-        Answer, CallResponse, CallStatus,
-        batch_service_server::{BatchService, BatchServiceServer},
-        call::Method,
-    },
-    v1::{GetPetRequest, GetPetResponse, ListOrdersRequest, Pet},
+use petstore_proto::internal::v1::{
+    CallResponse, CallStatus,
+    batch_service_server::{BatchService, BatchServiceServer},
 };
 use tokio::sync::watch;
 use tonic::{Code, Request, Response};
@@ -21,13 +17,13 @@ use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 use super::*;
 use crate::{
     CallError, CoreClient, CoreTransport,
-    testing::{Get, List},
+    testing::{Add, Get, Got},
     transport::named,
 };
 
-/// Id of a pet that does not exist.
+/// Number that does not exist.
 const MISSING: i64 = 404;
-/// Id of a pet whose lookup never ends.
+/// Number whose lookup never ends.
 const ENDLESS: i64 = 1_000;
 const LONG_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -59,10 +55,6 @@ impl Core {
         CallQueue::new(core.clone(), CoreBreaker::new(core))
     }
 
-    fn client(&self) -> CoreClient {
-        CoreClient::new(self.transport(), None)
-    }
-
     /// Returns the number of calls in each batch, once there are that many batches.
     async fn sizes(&self, batches: usize) -> Vec<usize> {
         let mut seen = self.batches.subscribe();
@@ -71,21 +63,19 @@ impl Core {
     }
 
     async fn answer(self, number: u32, call: Call) -> Answer {
-        let Some(Method::GetPet(GetPetRequest { pet_id })) = call.method else { panic!("{call:?}") };
-        if pet_id == ENDLESS {
+        let Get { number: asked } = call.request().unwrap().unwrap();
+        if asked == ENDLESS {
             pending::<()>().await;
         }
-        let outcome = if pet_id == MISSING {
-            Outcome::Failure(CallStatus {
-                code: Code::NotFound.into(),
-                message: "none".into(),
-                details: vec![7],
-            })
+        let mut answer = Answer { call: number, ..Answer::default() };
+        if asked == MISSING {
+            let (code, message) = (Code::NotFound.into(), "none".into());
+            answer.failure = Some(CallStatus { code, message, details: vec![7] });
         } else {
             self.is_held.subscribe().wait_for(|is_held| !is_held).await.unwrap();
-            Outcome::GetPet(GetPetResponse { pet: Some(Pet { id: pet_id, ..Pet::default() }) })
-        };
-        Answer { call: number, outcome: Some(outcome) }
+            answer.set(&call, &Got { number: asked });
+        }
+        answer
     }
 }
 
@@ -122,15 +112,13 @@ impl BatchService for Core {
     }
 }
 
-fn get(pet_id: i64) -> Call {
-    Call { method: Some(Method::GetPet(GetPetRequest { pet_id })), ..Call::default() }
+fn get(number: i64) -> Call {
+    Call::new(&Get { number })
 }
 
-async fn id(queue: &Arc<CallQueue>, pet_id: i64) -> Result<i64, Status> {
-    match queue.call(get(pet_id), Instant::now() + LONG_TIMEOUT).await? {
-        Outcome::GetPet(answer) => Ok(answer.pet.unwrap().id),
-        other => panic!("{other:?}"),
-    }
+async fn id(queue: &Arc<CallQueue>, number: i64) -> Result<i64, Status> {
+    let answer = queue.call(get(number), Instant::now() + LONG_TIMEOUT).await?;
+    Ok(answer.response::<Get>().unwrap().unwrap().number)
 }
 
 /// Name of the request that calls serve.
@@ -142,24 +130,24 @@ async fn the_first_call_is_sent_at_once_and_later_ones_are_batched() {
     let queue = core.queue();
     assert_eq!(id(&queue, 1).await.unwrap(), 1);
     core.is_held.send_replace(true);
-    let calls = (2..=41).map(|pet_id| {
+    let calls = (2..=41).map(|number| {
         let (core, queue) = (core.clone(), Arc::clone(&queue));
         tokio::spawn(async move {
             // The first two are sent alone, one
-            if pet_id > 2 {
+            if number > 2 {
                 core.sizes(2).await;
             }
-            if pet_id > 3 {
+            if number > 3 {
                 core.sizes(3).await;
             }
-            id(&queue, pet_id).await.unwrap()
+            id(&queue, number).await.unwrap()
         })
     });
     let calls: Vec<_> = calls.collect();
     assert_eq!(core.sizes(4).await, [1, 1, 1, 38]);
     core.is_held.send_replace(false);
-    for (pet_id, call) in (2..).zip(calls) {
-        assert_eq!(call.await.unwrap(), pet_id);
+    for (number, call) in (2..).zip(calls) {
+        assert_eq!(call.await.unwrap(), number);
     }
 }
 
@@ -242,9 +230,9 @@ async fn the_failure_of_one_call_does_not_fail_the_others() {
 async fn cancelling_a_call_cancels_no_other_and_cancelling_all_cancels_the_batch() {
     let core = Core::new();
     let queue = core.queue();
-    let call = |pet_id| {
+    let call = |number| {
         let queue = Arc::clone(&queue);
-        tokio::spawn(async move { id(&queue, pet_id).await })
+        tokio::spawn(async move { id(&queue, number).await })
     };
     core.is_held.send_replace(true);
     let (endless, other) = (call(ENDLESS), call(2));
@@ -277,8 +265,8 @@ async fn a_slow_call_delays_neither_other_answers_nor_the_next_batch() {
     let queue = core.queue();
     let slow = (0..10).map(|_| id(&queue, ENDLESS));
     let others = async {
-        for pet_id in 1..=100 {
-            assert_eq!(id(&queue, pet_id).await.unwrap(), pet_id);
+        for number in 1..=100 {
+            assert_eq!(id(&queue, number).await.unwrap(), number);
         }
     };
     tokio::select! {
@@ -291,7 +279,7 @@ async fn a_slow_call_delays_neither_other_answers_nor_the_next_batch() {
 async fn a_batch_has_no_more_calls_than_a_core_accepts() {
     let core = Core::new();
     let queue = core.queue();
-    let calls = join_all((0..300).map(|pet_id| id(&queue, pet_id))).await;
+    let calls = join_all((0..300).map(|number| id(&queue, number))).await;
     assert!(calls.iter().all(Result::is_ok));
     assert!(core.batches.borrow().iter().all(|batch| batch.len() <= MAX_BATCH));
     assert_eq!(queue.state.lock().in_flight, 0);
@@ -313,9 +301,9 @@ async fn the_calls_of_a_lost_batch_are_retried() {
         }
     });
     let client = CoreClient::new(CoreTransport::new(flaky), None);
-    let calls = [1, 2, 3].map(|pet_id| client.call::<Get>(GetPetRequest { pet_id }, 1, &REQUEST));
-    for (pet_id, answer) in (1..).zip(join_all(calls).await) {
-        assert_eq!(answer.unwrap().pet.unwrap().id, pet_id);
+    let calls = [1, 2, 3].map(|number| client.call(Get { number }, 1, &REQUEST));
+    for (number, answer) in (1..).zip(join_all(calls).await) {
+        assert_eq!(answer.unwrap().number, number);
     }
     // A probe of the breaker may be among them.
     assert!(attempts.load(Ordering::Relaxed) >= 2, "{attempts:?}");
@@ -323,15 +311,19 @@ async fn the_calls_of_a_lost_batch_are_retried() {
 
 #[tokio::test]
 async fn an_answer_to_another_call_is_an_error() {
-    let client = Core::new().client();
-    let wrong = CoreClient::new(
-        Core::new().transport(),
-        Some(Arc::new(|_| {
-            async { Answer { call: 0, outcome: Some(Outcome::GetPet(GetPetResponse::default())) } }.boxed()
-        })),
-    );
-    let answer = wrong.call::<List>(ListOrdersRequest::default(), 1, &REQUEST).await;
+    let transport = service_fn(async |_: http::Request<tonic::body::Body>| {
+        let mut answer = Answer::default();
+        answer.set(&get(1), &Got { number: 1 });
+        let message = CallResponse { answers: vec![answer] }.encode_to_vec();
+        let head = [&[0, 0, 0, 0][..], &[u8::try_from(message.len()).unwrap()]].concat();
+        let body = http_body_util::Full::new(bytes::Bytes::from([head, message].concat()));
+        let mut response = http::Response::new(tonic::body::Body::new(body));
+        let content_type = HeaderValue::from_static("application/grpc");
+        response.headers_mut().insert(http::header::CONTENT_TYPE, content_type);
+        Ok::<_, BoxError>(response)
+    });
+    let client = CoreClient::new(CoreTransport::new(transport), None);
+    assert_eq!(client.call(Get { number: 1 }, 1, &REQUEST).await.unwrap().number, 1);
+    let answer = client.call(Add { request_id: String::new() }, 1, &REQUEST).await;
     assert!(matches!(answer, Err(CallError::Status(status)) if status.code() == Code::Internal));
-    let answer = client.call::<Get>(GetPetRequest { pet_id: 1 }, 1, &REQUEST).await;
-    assert_eq!(answer.unwrap().pet.unwrap().id, 1);
 }

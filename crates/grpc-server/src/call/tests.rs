@@ -31,7 +31,6 @@ static READ: Method = Method {
     class: Class::Read,
     max_message: 1_024,
     timeout: Some(Duration::from_secs(5)),
-    is_batched: false,
 };
 
 static METHODS: Methods = Methods { rows: &[&READ], rest: &READ };

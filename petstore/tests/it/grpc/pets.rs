@@ -1,5 +1,7 @@
 //! The gRPC edge: its outcomes are those of REST, without plans.
 
+use std::collections::BTreeMap;
+
 use petstore_testkit::{
     Plan, TestShop,
     grpc::{
@@ -7,11 +9,32 @@ use petstore_testkit::{
         pb::{CreatePetRequest, GetPetRequest, ListPetsRequest, NewPet, Pet, PetStatus},
     },
 };
+use prost::Message;
+use prost_types::{FileDescriptorSet, ServiceDescriptorProto};
 use serde_json::json;
 
 use crate::pets::add;
 
-const SERVICES: [&str; 2] = ["petstore.v1.PetStore", "petstore.v1.StoreService"];
+/// Returns the methods of the contract, by the names of their services.
+fn contract() -> BTreeMap<String, Vec<String>> {
+    let files = FileDescriptorSet::decode(petstore_proto::FILE_DESCRIPTOR_SET).unwrap().file;
+    let service = |package: &str, service: ServiceDescriptorProto| {
+        let methods = service.method.iter().map(|method| method.name().to_owned()).collect();
+        (format!("{package}.{}", service.name()), methods)
+    };
+    let services = files.into_iter().flat_map(|file| {
+        let package = file.package().to_owned();
+        file.service.into_iter().map(move |it| service(&package, it))
+    });
+    services.collect()
+}
+
+/// Returns the names of the public services.
+fn services() -> Vec<String> {
+    let services: Vec<_> = contract().into_keys().filter(|name| !name.contains(".internal.")).collect();
+    assert!(services.iter().any(|name| name == "petstore.v1.PetStore"), "{services:?}");
+    services
+}
 
 #[tokio::test]
 async fn a_pet_created_on_one_edge_is_visible_on_the_other() {
@@ -188,13 +211,28 @@ async fn an_answer_carries_the_request_id_of_its_call() {
 }
 
 #[tokio::test]
+async fn every_method_of_the_contract_is_served() {
+    let shop = TestShop::open().await;
+    let channel = grpc::channel(shop.grpc_addr()).await;
+    for (service, methods) in contract() {
+        for method in methods {
+            let (path, empty) = (format!("/{service}/{method}"), vec![0; 5]);
+            let fields = [("content-type", "application/grpc")];
+            let head = grpc::raw_call(channel.clone(), &path, &fields, empty).await;
+            let status = head.headers.get("grpc-status").map(|status| status.to_str().unwrap().parse());
+            assert_ne!(status, Some(Ok(Code::Unimplemented as i32)), "{path}: {head:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn reflection_lists_the_public_services() {
     let shop = TestShop::open().await;
     let channel = grpc::channel(shop.grpc_addr()).await;
     let listed = [grpc::services(channel.clone()).await, grpc::services_alpha(channel).await];
     for services in listed.map(Result::unwrap) {
-        for name in SERVICES.into_iter().chain(["grpc.health.v1.Health"]) {
-            assert!(services.iter().any(|service| service == name), "{name}: {services:?}");
+        for name in self::services().into_iter().chain(["grpc.health.v1.Health".to_owned()]) {
+            assert!(services.contains(&name), "{name}: {services:?}");
         }
     }
 }
@@ -202,10 +240,10 @@ async fn reflection_lists_the_public_services() {
 #[tokio::test]
 async fn health_is_reported_per_service() {
     let shop = TestShop::open().await;
-    for service in SERVICES.into_iter().chain([""]) {
+    for service in services().into_iter().chain([String::new()]) {
         // The service is listed immediately.
         assert_eq!(
-            grpc::health(shop.grpc_addr(), service).await.unwrap(),
+            grpc::health(shop.grpc_addr(), &service).await.unwrap(),
             ServingStatus::Serving,
             "{service}"
         );

@@ -1,7 +1,9 @@
 //! A gateway and a core of different releases. A proxy makes the core's answers those of another release.
 
-use petstore_proto::internal::v1::{
-    Answer, CallResponse, ListChangesResponse, ResolveKeysResponse, ResolvedKey, answer::Outcome,
+use petstore_proto::{
+    Answer,
+    internal::v1::{CallResponse, CallStatus, ListChangesResponse, ResolveKeysResponse, ResolvedKey},
+    v1::{GetPetResponse, ListPetsResponse},
 };
 use petstore_testkit::{Client, Installation, Server, eventually, grpc::rewriting_proxy};
 use prost::Message;
@@ -16,6 +18,11 @@ use crate::{
 const RESOLVE_KEYS: &str = "/petstore.internal.v1.KeyService/ResolveKeys";
 const LIST_CHANGES: &str = "/petstore.internal.v1.KeyService/ListChanges";
 const CALL: &str = "/petstore.internal.v1.BatchService/Call";
+
+/// Fields of answers in a batch.
+const GOT_PET: u32 = 3;
+const LISTED_PETS: u32 = 4;
+const LISTED_ORDERS: u32 = 6;
 
 /// Number of a value that this release does not know, in any enumeration.
 const UNKNOWN_VALUE: i32 = 999;
@@ -70,14 +77,17 @@ async fn a_gateway_serves_clients_of_a_newer_core_that_adds_fields_and_values() 
                 feed.methods.push("petstore.v2.PetStore/GetPet".to_owned());
             }),
             CALL => changed(&message, |answers: &mut CallResponse| {
-                for outcome in answers.answers.iter_mut().filter_map(|answer| answer.outcome.as_mut()) {
-                    match outcome {
-                        Outcome::GetPet(got) => got.pet.as_mut().expect("a pet").status = UNKNOWN_VALUE,
-                        Outcome::ListPets(page) => {
+                for answer in &mut answers.answers {
+                    answer.message = match answer.field {
+                        GOT_PET => changed(&answer.message, |got: &mut GetPetResponse| {
+                            got.pet.as_mut().expect("a pet").status = UNKNOWN_VALUE;
+                        }),
+                        LISTED_PETS => changed(&answer.message, |page: &mut ListPetsResponse| {
                             page.pets.iter_mut().for_each(|pet| pet.status = UNKNOWN_VALUE);
-                        }
-                        _ => {}
+                        }),
+                        _ => continue,
                     }
+                    .into();
                 }
             }),
             _ => message,
@@ -157,10 +167,7 @@ async fn a_refusal_for_an_unknown_reason_has_the_status_of_its_grpc_code() {
 }
 
 fn failure_details(answer: &mut Answer) -> Option<&mut Vec<u8>> {
-    match answer.outcome.as_mut()? {
-        Outcome::Failure(failure) => Some(&mut failure.details),
-        _ => None,
-    }
+    answer.failure.as_mut().map(|failure| &mut failure.details)
 }
 
 #[tokio::test]
@@ -181,4 +188,28 @@ async fn a_gateway_before_a_core_that_lacks_a_method_is_not_ready_and_names_the_
     let log = shop.gateway.stderr();
     let lines: Vec<_> = log.lines().filter(|line| line.contains("lacks methods")).collect();
     assert!(matches!(lines.as_slice(), [line] if line.contains("ResolveKeys")), "{log}");
+}
+
+#[tokio::test]
+async fn a_gateway_before_a_core_that_lacks_a_method_of_clients_is_ready_and_answers_its_callers_with_503() {
+    let lacking = "petstore.v1.StoreService/ListOrders";
+    let shop = Skewed::open(move |path, message| match path {
+        LIST_CHANGES => changed(&message, |feed: &mut ListChangesResponse| {
+            feed.methods.retain(|method| method != lacking);
+        }),
+        CALL => changed(&message, |answers: &mut CallResponse| {
+            for answer in answers.answers.iter_mut().filter(|answer| answer.field == LISTED_ORDERS) {
+                let unimplemented = CallStatus { code: 12, message: "no method".into(), details: vec![] };
+                *answer = Answer { call: answer.call, failure: Some(unimplemented), ..Answer::default() };
+            }
+        }),
+        _ => message,
+    })
+    .await;
+    shop.gateway.ready().await;
+    shop.client.get("/v1/pets").await.assert_status(200);
+    let refused = shop.client.get("/v1/store/orders").await;
+    refused.assert_error(503, "UNAVAILABLE");
+    assert_eq!(refused.retry_after(), 1, "{refused:?}");
+    logged(&shop, lacking).await;
 }
