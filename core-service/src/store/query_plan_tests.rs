@@ -29,6 +29,37 @@ const NAMES: i64 = 200_000;
 const TABLES: [&str; 8] =
     ["pets", "orders", "create_requests", "accounts", "api_keys", "usage_days", "usage_minutes", "refusals"];
 
+/// Tables of which an installation has a few rows, or which only operators list.
+const SMALL_TABLES: [&str; 9] = [
+    "imports",
+    "revision",
+    "installation",
+    "bans",
+    "usage_reporters",
+    "refusal_counts",
+    "operators",
+    "audit_events",
+    "operator_sessions",
+];
+
+#[tokio::test]
+async fn every_table_is_filled_or_stays_small() {
+    let (store, _folder) = new_file().await;
+    let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' \
+                  AND name NOT LIKE '%migrations' ORDER BY 1";
+    let tables = Statement::from_string(DbBackend::Sqlite, tables);
+    let found = store.database.reader().query_all_raw(tables).await.unwrap();
+    let found: Vec<String> = found.iter().map(|row| row.try_get_by_index(0).unwrap()).collect();
+    let mut known = [&TABLES[..], &SMALL_TABLES].concat();
+    known.sort_unstable();
+    assert_eq!(found, known, "a table that grows has rows in `rows`, and its statements are in `make_calls`");
+    let filled = rows(DbBackend::Sqlite, 1, 1, 1);
+    for table in TABLES {
+        let insert = format!("INSERT INTO {table} ");
+        assert!(filled.iter().any(|sql| sql.contains(&insert)), "{table} is not filled");
+    }
+}
+
 /// Returns the statements that fill the tables.
 fn fill(engine: DbBackend) -> Vec<String> {
     let mut statements = rows(engine, 1, ROWS, NAMES);
