@@ -6,8 +6,8 @@ use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::RwLock;
 use petstore_clock::UnixMillis;
+use petstore_plans::{BanCause, BanPeriod};
 use petstore_proto::internal::v1 as internal;
-use petstore_rate_limit::{BanCause, BanPeriod};
 use tokio::sync::Notify;
 
 use super::KnownKey;

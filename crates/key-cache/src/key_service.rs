@@ -82,11 +82,6 @@ impl KeyService {
         }
     }
 
-    /// Returns `true` once the core has listed changes, while it has every method that a gateway needs.
-    pub(super) fn has_been_ready(&self) -> bool {
-        self.answered_once.load(Ordering::Acquire) && !self.is_too_old.load(Ordering::Relaxed)
-    }
-
     /// Returns the fault of the core, as this gateway sees it. It is down until it has been ready once and
     /// while it lacks a method. Later it is degraded, because other gateways would have the same fault.
     pub(super) fn fault(&self) -> Option<Fault> {
@@ -176,7 +171,7 @@ impl KeyService {
         let answer = call_within(CHANGES_DEADLINE, question, list).await;
         if let Ok(answer) = &answer {
             self.note_time(answer.now_ms, asked_at);
-            self.note_methods(&answer.methods); // first, because `answered_once` makes the gateway ready
+            self.note_methods(&answer.methods); // first: `answered_once` makes the gateway ready
         }
         self.is_away.store(answer.is_err(), Ordering::Relaxed);
         let answered_before = self.answered_once.fetch_or(answer.is_ok(), Ordering::Release);

@@ -51,18 +51,14 @@ pub(super) enum Purpose {
 }
 
 /// Makes calls about many digests, with answers of type `T`. All lookups of a call get clones of its answer.
-pub(super) struct Lookups<T>(Arc<LookupState<T>>)
-where
-    T: Clone;
-
-/// A call in flight. It is driven by the lookups that wait for it, and ends if all of them are dropped.
-type Call<T> = SharedFuture<BoxFuture<'static, T>>;
-
-struct LookupState<T: Clone> {
+pub(super) struct Lookups<T: Clone> {
     call: Box<dyn Fn(Vec<KeyDigest>) -> BoxFuture<'static, T> + Send + Sync>,
     slots: Arc<Semaphore>,
     queue: Mutex<Queue<T>>,
 }
+
+/// A call in flight. It is driven by the lookups that wait for it, and ends if all of them are dropped.
+type Call<T> = SharedFuture<BoxFuture<'static, T>>;
 
 struct Queue<T: Clone> {
     refreshes: VecDeque<QueuedLookup<T>>,
@@ -80,13 +76,10 @@ struct QueuedLookup<T: Clone> {
 impl<T: Clone + Send + Sync + 'static> Lookups<T> {
     pub(super) fn new(
         call: impl Fn(Vec<KeyDigest>) -> BoxFuture<'static, T> + Send + Sync + 'static,
-    ) -> Self {
+    ) -> Arc<Self> {
         let queue = Queue { refreshes: VecDeque::new(), unknown: FairQueue::default(), is_gathering: false };
-        Self(Arc::new(LookupState {
-            call: Box::new(call),
-            slots: Arc::new(Semaphore::new(SLOTS)),
-            queue: Mutex::new(queue),
-        }))
+        let slots = Arc::new(Semaphore::new(SLOTS));
+        Arc::new(Self { call: Box::new(call), slots, queue: Mutex::new(queue) })
     }
 
     /// Returns the answer of a call that this digest is part of. Must be called inside a tokio runtime. If
@@ -94,10 +87,10 @@ impl<T: Clone + Send + Sync + 'static> Lookups<T> {
     ///
     /// # Errors
     /// [`KeyError::Overloaded`] if it waits for longer than [`QUEUE_TIMEOUT`], or the queue is full.
-    pub(super) async fn find(&self, digest: KeyDigest, purpose: Purpose) -> Result<T, KeyError> {
+    pub(super) async fn find(self: &Arc<Self>, digest: KeyDigest, purpose: Purpose) -> Result<T, KeyError> {
         let (call, begun) = oneshot::channel();
-        if self.0.queue.lock().push(purpose, QueuedLookup { digest, call })? {
-            tokio::spawn(Gatherer { shared: Arc::clone(&self.0), is_running: true }.run());
+        if self.queue.lock().push(purpose, QueuedLookup { digest, call })? {
+            tokio::spawn(Gatherer { lookups: Arc::clone(self), is_running: true }.run());
         }
         match timeout(QUEUE_TIMEOUT, begun).await {
             Ok(Ok(call)) => Ok(call.await),
@@ -135,13 +128,13 @@ impl<T: Clone> Queue<T> {
 
 /// Task that begins calls until the queue is empty. However it ends, another one may be started.
 struct Gatherer<T: Clone> {
-    shared: Arc<LookupState<T>>,
+    lookups: Arc<Lookups<T>>,
     is_running: bool,
 }
 
 impl<T: Clone + Send + Sync + 'static> Gatherer<T> {
     async fn run(mut self) {
-        while let Ok(slot) = Arc::clone(&self.shared.slots).acquire_owned().await
+        while let Ok(slot) = Arc::clone(&self.lookups.slots).acquire_owned().await
             && let Some(batch) = self.gather()
         {
             self.begin(batch, slot);
@@ -152,7 +145,7 @@ impl<T: Clone + Send + Sync + 'static> Gatherer<T> {
     /// Takes the next batch. Returns `None` if the queue is empty; the next lookup then starts another
     /// gatherer.
     fn gather(&mut self) -> Option<Vec<QueuedLookup<T>>> {
-        let mut queue = self.shared.queue.lock();
+        let mut queue = self.lookups.queue.lock();
         let batch = queue.gather();
         if batch.is_empty() {
             queue.is_gathering = false;
@@ -163,7 +156,7 @@ impl<T: Clone + Send + Sync + 'static> Gatherer<T> {
     }
 
     fn begin(&self, batch: Vec<QueuedLookup<T>>, slot: OwnedSemaphorePermit) {
-        let call = (self.shared.call)(batch.iter().map(|queued| queued.digest).collect());
+        let call = (self.lookups.call)(batch.iter().map(|queued| queued.digest).collect());
         let call = async move {
             let _slot = slot; // until the answer has arrived, or no lookup waits for it
             call.await
@@ -178,7 +171,7 @@ impl<T: Clone + Send + Sync + 'static> Gatherer<T> {
 impl<T: Clone> Drop for Gatherer<T> {
     fn drop(&mut self) {
         if self.is_running {
-            self.shared.queue.lock().is_gathering = false; // its runtime ended
+            self.lookups.queue.lock().is_gathering = false; // its runtime ended
         }
     }
 }

@@ -43,7 +43,7 @@ struct ResolverState {
     /// Time until which a digest is treated as unknown.
     unknown: Cache<KeyDigest, UnixMillis>,
     single_flight: SingleFlight<Result<Arc<CachedKey>, KeyError>>,
-    lookups: Lookups<Result<Arc<FoundKeys>, CoreAway>>,
+    lookups: Arc<Lookups<Result<Arc<FoundKeys>, CoreAway>>>,
     last_used: LastUsed,
     metrics: KeyMetrics,
     on_installation: Box<dyn Fn(&str) + Send + Sync>,
@@ -188,14 +188,7 @@ impl KeyResolver {
         self.0.core.fault()
     }
 
-    /// Returns `true` once the core has listed changed accounts, while it has every method that a gateway
-    /// needs.
-    #[must_use]
-    pub fn core_has_been_ready(&self) -> bool {
-        self.0.core.has_been_ready()
-    }
-
-    /// Returns `true` if it listed them when it was last asked.
+    /// Returns `true` if the core listed changed accounts when it was last asked.
     #[must_use]
     pub fn core_is_up(&self) -> bool {
         self.0.core.is_up()
@@ -294,7 +287,7 @@ fn lookups(
     core: Arc<KeyService>,
     changes: Arc<Changes>,
     clock: Clock,
-) -> Lookups<Result<Arc<FoundKeys>, CoreAway>> {
+) -> Arc<Lookups<Result<Arc<FoundKeys>, CoreAway>>> {
     Lookups::new(move |digests| {
         let (core, changes, clock) = (Arc::clone(&core), Arc::clone(&changes), clock.clone());
         let call = async move {

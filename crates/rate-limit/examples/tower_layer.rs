@@ -15,7 +15,7 @@ use http::{Request, Response, StatusCode, header::RETRY_AFTER};
 use petstore_clock::{Clock, UnixMillis};
 use petstore_rate_limit::{
     LimitKey, OnRedisFailure, Quota, RateLimiter, RedisDeadlines, RedisLimiter, RedisSettings,
-    ResilienceSettings, ResilientLimiter,
+    ResilientLimiter,
 };
 use tower::{Layer, Service, ServiceExt, layer::layer_fn, service_fn};
 
@@ -72,8 +72,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (urls, deadlines) = (vec![url.parse()?], RedisDeadlines::default());
     let redis = RedisLimiter::new(RedisSettings { urls, key_prefix: "example:", deadlines, clock: None })?;
     redis.set_installation("demo");
-    let resilience = ResilienceSettings { on_failure: OnRedisFailure::Local, gateways: NonZeroU16::MIN };
-    let limiter = Arc::new(ResilientLimiter::start(redis, resilience, Clock::system()).await);
+    let (on_failure, gateways) = (OnRedisFailure::Local, NonZeroU16::MIN);
+    let limiter = Arc::new(ResilientLimiter::start(redis, on_failure, gateways, Clock::system()).await);
     // Returns to Redis after an outage.
     tokio::spawn(Arc::clone(&limiter).watch(Box::pin(std::future::pending())));
 

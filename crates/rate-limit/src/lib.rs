@@ -70,16 +70,16 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 use petstore_client_address::ClientAddress;
 use petstore_clock::UnixMillis;
-pub use petstore_plans::Quota;
+pub use petstore_plans::{BanCause, BanPeriod, Quota};
 use petstore_telemetry::parts::FaultCause;
 
 #[cfg(feature = "fuzzing")]
 pub use self::redis::fuzz_reply;
 pub use self::{
     counters::InProcessLimiter,
-    decision::{BanCause, BanPeriod, Decision, LimitStatus, Outcome, Scope, Strikes, put_number},
+    decision::{Decision, LimitStatus, Outcome, Scope, Strikes, put_number},
     redis::{RedisCallError, RedisDeadlines, RedisLimiter, RedisSettings, RedisUrl},
-    resilient::{OnRedisFailure, ResilienceSettings, ResilientLimiter, redis_metrics},
+    resilient::{OnRedisFailure, ResilientLimiter, redis_metrics},
     windows::{DAY, MINUTE, WindowView},
 };
 

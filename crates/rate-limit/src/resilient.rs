@@ -66,15 +66,6 @@ impl FromStr for OnRedisFailure {
     }
 }
 
-/// Settings of an operator for the time without Redis.
-#[derive(Clone, Copy, Debug)]
-pub struct ResilienceSettings {
-    /// Treatment of requests.
-    pub on_failure: OnRedisFailure,
-    /// Number of gateways that share the counters. Each enforces its part of the limits.
-    pub gateways: NonZeroU16,
-}
-
 /// Redis limiter with a fallback. A decision waits for Redis once, and no longer than the timeout of the
 /// Redis limiter. After three failures in a row only probes are sent to Redis. Requests ask it again once it
 /// has answered probes for a while. Each shard of a Cluster is judged separately. Nothing is counted in Redis
@@ -82,7 +73,7 @@ pub struct ResilienceSettings {
 #[derive(Debug)]
 pub struct ResilientLimiter {
     redis: RedisLimiter,
-    settings: ResilienceSettings,
+    on_failure: OnRedisFailure,
     /// Breakers by the shard's node. A shard without one has never failed.
     breakers: Mutex<HashMap<Arc<str>, Breaker>>,
     fallback: Fallback,
@@ -91,10 +82,12 @@ pub struct ResilientLimiter {
 }
 
 impl ResilientLimiter {
-    /// Probes Redis, for a second at most, and starts with it or without it.
+    /// Probes Redis, for a second at most, and starts with it or without it. While Redis is unreachable and
+    /// limits are local, each of the `gateways` that count in it enforces its part of the limits.
     pub fn start(
         redis: RedisLimiter,
-        settings: ResilienceSettings,
+        on_failure: OnRedisFailure,
+        gateways: NonZeroU16,
         clock: Clock,
     ) -> BoxFuture<'static, Self> {
         // In a box, so that it is compiled with this crate.
@@ -104,9 +97,9 @@ impl ResilientLimiter {
             report_evictions(first_try);
             let limiter = Self {
                 redis,
-                settings,
+                on_failure,
                 breakers: Mutex::default(),
-                fallback: Fallback::new(clock, settings.gateways),
+                fallback: Fallback::new(clock, gateways),
                 started,
                 metrics: RedisMetrics::default(),
             };
@@ -206,7 +199,7 @@ impl ResilientLimiter {
             self.fallback.learn(limit_key, decision(&answer), asked_at);
             return Ok(answer);
         }
-        let decided = match self.settings.on_failure {
+        let decided = match self.on_failure {
             OnRedisFailure::Local => locally(&self.fallback),
             OnRedisFailure::Open => openly(self.fallback.now()),
             OnRedisFailure::Closed => return Err(LimiterUnavailable),
@@ -240,7 +233,7 @@ impl ResilientLimiter {
             Some(Change::Opened) => {
                 self.metrics.outages.inc();
                 let error = self.redis.last_error().map(|error| error.to_string()).unwrap_or_default();
-                let policy = self.settings.on_failure;
+                let policy = self.on_failure;
                 tracing::warn!(
                     %policy,
                     node,
@@ -317,7 +310,7 @@ impl RateLimiter for ResilientLimiter {
     }
 
     fn fault(&self) -> Option<FaultCause> {
-        self.is_degraded().then_some(match self.settings.on_failure {
+        self.is_degraded().then_some(match self.on_failure {
             OnRedisFailure::Local => FaultCause::LimiterLocal,
             OnRedisFailure::Open => FaultCause::LimiterOpen,
             OnRedisFailure::Closed => FaultCause::LimiterClosed,

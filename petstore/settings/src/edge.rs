@@ -7,9 +7,7 @@ use petstore_api_key::Environment;
 use petstore_client_address::{Cidr, TrustedProxies};
 use petstore_clock::Clock;
 use petstore_gateway::{CorsOrigin, GatewayOptions};
-use petstore_rate_limit::{
-    OnRedisFailure, RedisDeadlines, RedisLimiter, RedisSettings, RedisUrl, ResilienceSettings,
-};
+use petstore_rate_limit::{OnRedisFailure, RedisDeadlines, RedisLimiter, RedisSettings, RedisUrl};
 use petstore_telemetry::traces::Traces;
 
 use super::{
@@ -149,12 +147,6 @@ impl LimiterSettings {
     /// Returns the URLs of Redis, from the file if one is given; none without Redis.
     fn redis_urls(&self) -> Result<Vec<RedisUrl>, InvalidSetting> {
         secret_url::urls(&self.redis_url, ("--redis-url-file", self.redis_url_file.as_deref()))
-    }
-
-    /// Returns what the limiter does while Redis is unreachable.
-    #[must_use]
-    pub const fn resilience(&self) -> ResilienceSettings {
-        ResilienceSettings { on_failure: self.on_redis_failure, gateways: self.gateways }
     }
 }
 

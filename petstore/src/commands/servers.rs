@@ -101,7 +101,7 @@ pub async fn start_service(settings: ServeSettings, clock: Clock) -> Result<Proc
         tracing::info!(file = %file.display(), "wrote the token of the first operator, an admin");
     }
 
-    let limiter = process.rate_limiter(redis, settings.limiter.resilience(), &clock).await;
+    let limiter = process.rate_limiter(redis, &settings.limiter, &clock).await;
     let core = Core::new(store, clock.clone()).for_environment(environment).traced(traces.clone());
     let services = Administration::new(core.clone()).services();
     let transport = CoreTransport::new(grpc::in_memory(services.clone()));
@@ -141,7 +141,7 @@ pub async fn start_gateway(settings: GatewaySettings, clock: Clock) -> Result<Pr
     let rest = bind_rest(&settings.edge).await?;
     let (mut process, traces) = Process::start(&settings.process, "petstore-gateway").await?;
     let core = process.reloadable(core, &settings.core);
-    let limiter = process.rate_limiter(redis, settings.limiter.resilience(), &clock).await;
+    let limiter = process.rate_limiter(redis, &settings.limiter, &clock).await;
     let options = settings.edge.gateway(settings.environment.environment, traces);
     process.serve_rest(rest, &settings.edge, Gateway::new(options, core, None, limiter, clock));
     process.ready();

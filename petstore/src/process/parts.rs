@@ -14,9 +14,9 @@ use petstore_gateway::{Gateway, RestApp};
 use petstore_grpc_server::{GrpcServerLimits, Security};
 use petstore_http_server::{ConnectionMetrics, ConnectionSlots, Server, ServerLimits};
 use petstore_rate_limit::{
-    InProcessLimiter, RateLimiter, RedisLimiter, ResilienceSettings, ResilientLimiter, redis_metrics,
+    InProcessLimiter, RateLimiter, RedisLimiter, ResilientLimiter, redis_metrics,
 };
-use petstore_settings::{CoreAddressSettings, EdgeSettings, GrpcSettings, StoreSettings};
+use petstore_settings::{CoreAddressSettings, EdgeSettings, GrpcSettings, LimiterSettings, StoreSettings};
 use petstore_telemetry::metrics::{Collector, Collectors, IntGaugeVec, Sampled, gauges};
 use rustix::fs::{StatVfs, statvfs};
 use tokio::{runtime::Handle, task::spawn_blocking};
@@ -91,14 +91,15 @@ impl Process {
     pub(crate) async fn rate_limiter(
         &mut self,
         redis: Option<RedisLimiter>,
-        resilience: ResilienceSettings,
+        settings: &LimiterSettings,
         clock: &Clock,
     ) -> Arc<dyn RateLimiter> {
         let Some(redis) = redis else {
             self.metrics.add(redis_metrics(None));
             return Arc::new(InProcessLimiter::new(clock.clone()));
         };
-        let limiter = Arc::new(ResilientLimiter::start(redis, resilience, clock.clone()).await);
+        let (on_failure, gateways) = (settings.on_redis_failure, settings.gateways);
+        let limiter = Arc::new(ResilientLimiter::start(redis, on_failure, gateways, clock.clone()).await);
         self.metrics.add(redis_metrics(Some(&limiter)));
         let watched = Arc::clone(&limiter);
         self.add("the watch on Redis", Phase::ClosingBackground, |end| Box::pin(watched.watch(end).map(Ok)));

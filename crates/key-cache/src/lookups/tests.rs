@@ -19,7 +19,7 @@ type NotedCall = (Instant, Vec<KeyDigest>);
 
 /// Core that records its calls, and answers with the number of the call.
 struct LookupsUnderTest {
-    lookups: Lookups<usize>,
+    lookups: Arc<Lookups<usize>>,
     calls: Arc<Mutex<Vec<NotedCall>>>,
     /// While `true`, answers do not arrive.
     held: watch::Sender<bool>,

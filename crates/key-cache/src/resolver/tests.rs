@@ -6,9 +6,9 @@ use futures_util::{
 };
 use petstore_api_key::Environment;
 use petstore_clock::ManualClock;
-use petstore_plans::Quota;
+use petstore_plans::{BanPeriod, Quota};
 use petstore_proto::internal::v1::{KeyState, KeyUse};
-use petstore_rate_limit::BanPeriod;
+use petstore_telemetry::parts::PartState;
 use tokio::sync::oneshot;
 
 use super::*;
@@ -52,6 +52,10 @@ impl ResolverUnderTest {
 
     async fn poll_changes(&self) {
         self.resolver.0.poll_changes().await;
+    }
+
+    fn is_ready(&self) -> bool {
+        self.resolver.core_fault().is_none_or(|fault| fault.state != PartState::Down)
     }
 }
 
@@ -228,14 +232,14 @@ async fn without_a_change_feed_a_key_is_looked_up_every_thirty_seconds() {
 async fn an_unreachable_core_is_not_called_until_it_is_back() {
     let tested = ResolverUnderTest::new();
     let key = tested.new_key(1);
-    assert!(!tested.resolver.core_has_been_ready() && !tested.resolver.core_is_up());
+    assert!(!tested.is_ready() && !tested.resolver.core_is_up());
     tested.core.state().away = true;
     tested.poll_changes().await;
     tested.core.state().away = false;
     assert_eq!(tested.resolve(&key).await, Err(KeyError::CoreAway));
     assert_eq!(tested.core.resolved(), 0);
     tested.poll_changes().await;
-    assert!(tested.resolver.core_has_been_ready() && tested.resolver.core_is_up());
+    assert!(tested.is_ready() && tested.resolver.core_is_up());
     assert!(tested.resolve(&key).await.is_ok());
 }
 
@@ -337,7 +341,7 @@ async fn a_core_that_lacks_a_method_is_not_ready_until_it_has_it() {
         [(false, None), (true, Some("petstore.internal.v1.KeyService/ResolveKeys")), (false, None)]
     {
         tested.poll_changes().await;
-        assert_eq!((tested.resolver.core_has_been_ready(), tested.resolver.core_is_up()), (is_ready, true));
+        assert_eq!((tested.is_ready(), tested.resolver.core_is_up()), (is_ready, true));
         tested.core.state().lacks = lacks.into_iter().collect();
     }
 }

@@ -1,19 +1,19 @@
 //! Batches of decisions, which share round trips. A decision is sent at once if no batch is in flight.
 //! Otherwise it waits for the next batch, which takes all that wait.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::{sync::oneshot, task::yield_now};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::yield_now,
+};
 
 use super::{
     connection::RedisConnection,
     error::RedisCallError,
     step::{Reply, Step},
 };
-
-/// Number of slots.
-const SLOTS: usize = 1;
 
 /// Number of times a batch yields to the scheduler while it gathers.
 const GATHERING: usize = 2;
@@ -22,130 +22,86 @@ const GATHERING: usize = 2;
 /// others.
 const MAX_BATCH: usize = 64;
 
-/// Queue of steps, which are sent in order of arrival.
+/// Queue of steps, which are sent in order of arrival, one batch at a time.
 #[derive(Debug)]
-pub(super) struct StepQueue(Arc<StepBatches>);
-
-#[derive(Debug)]
-struct StepBatches {
-    connection: RedisConnection,
-    state: Mutex<BatchState>,
+pub(super) struct StepQueue {
+    connection: Arc<RedisConnection>,
+    /// Queue of the task that sends. The first step starts the task, and so does one after its end: by a
+    /// panic, or with its runtime.
+    waiting: Mutex<mpsc::UnboundedSender<QueuedStep>>,
 }
 
-#[derive(Debug, Default)]
-struct BatchState {
-    queue: VecDeque<QueuedStep>,
-    /// Slots that are taken.
-    slots: usize,
-}
+type Answer = oneshot::Sender<Result<Reply, RedisCallError>>;
 
-#[derive(Debug)]
-struct QueuedStep {
-    step: Step,
-    answer: oneshot::Sender<Result<Reply, RedisCallError>>,
-}
+type QueuedStep = (Step, Answer);
 
 impl StepQueue {
     pub(super) fn new(connection: RedisConnection) -> Self {
-        Self(Arc::new(StepBatches { connection, state: Mutex::default() }))
+        let (no_task, _) = mpsc::unbounded_channel();
+        Self { connection: Arc::new(connection), waiting: Mutex::new(no_task) }
     }
 
     pub(super) fn connection(&self) -> &RedisConnection {
-        &self.0.connection
+        &self.connection
     }
 
     /// Runs the step. Must be called inside a tokio runtime. If the future is dropped before the step was
     /// sent, it is not sent.
     pub(super) async fn run(&self, step: Step) -> Result<Reply, RedisCallError> {
         let (answer, reply) = oneshot::channel();
-        if self.0.enqueue(QueuedStep { step, answer }) {
-            // A separate task, because a caller may go away while others depend on the batch.
-            tokio::spawn(BatchSlot { shared: Arc::clone(&self.0), is_taken: true }.carry());
+        self.enqueue((step, answer));
+        reply.await.unwrap_or(Err(RedisCallError::Unreachable)) // the task ended
+    }
+
+    fn enqueue(&self, queued: QueuedStep) {
+        let mut waiting = self.waiting.lock();
+        if let Err(mpsc::error::SendError(queued)) = waiting.send(queued) {
+            let (sender, queue) = mpsc::unbounded_channel();
+            let _ = sender.send(queued); // its receiver is here
+            *waiting = sender;
+            tokio::spawn(carry(Arc::clone(&self.connection), queue));
         }
-        reply.await.unwrap_or(Err(RedisCallError::Unreachable)) // the task ended with its runtime
     }
 }
 
-impl StepBatches {
-    /// Puts a step into the queue. Returns `true` if it takes a slot, which the caller has to start.
-    fn enqueue(&self, queued: QueuedStep) -> bool {
-        let mut state = self.state.lock();
-        state.queue.push_back(queued);
-        let takes_slot = state.slots < SLOTS;
-        state.slots += usize::from(takes_slot);
-        takes_slot
+/// Sends batches and delivers their answers, until the queue is dropped.
+async fn carry(connection: Arc<RedisConnection>, mut queue: mpsc::UnboundedReceiver<QueuedStep>) {
+    while let Some(batch) = gather(&mut queue).await {
+        let (steps, callers): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+        match connection.run(&steps).await {
+            Ok(replies) => {
+                for (caller, reply) in callers.into_iter().zip(replies) {
+                    let _ = caller.send(reply); // an error: the caller has given up
+                }
+            }
+            Err(error) => {
+                for caller in callers {
+                    let _ = caller.send(Err(error));
+                }
+            }
+        }
     }
 }
 
-impl BatchState {
-    /// Takes the next batch from the queue, without steps whose callers have given up.
-    fn gather(&mut self) -> Vec<QueuedStep> {
-        let mut batch = Vec::new();
-        while batch.len() < MAX_BATCH
-            && let Some(queued) = self.queue.pop_front()
-        {
-            if !queued.answer.is_closed() {
+/// Waits for the next batch, and takes it without steps whose callers have given up. Returns `None` once the
+/// queue is dropped.
+async fn gather(queue: &mut mpsc::UnboundedReceiver<QueuedStep>) -> Option<Vec<QueuedStep>> {
+    loop {
+        let mut batch = vec![queue.recv().await?];
+        for _ in 0..GATHERING {
+            yield_now().await;
+            while batch.len() < MAX_BATCH
+                && let Ok(queued) = queue.try_recv()
+            {
                 batch.push(queued);
             }
-        }
-        batch
-    }
-}
-
-/// Slot that is taken by one batch after the other, until the queue is empty. However its task ends, it is
-/// free then.
-struct BatchSlot {
-    shared: Arc<StepBatches>,
-    is_taken: bool,
-}
-
-impl BatchSlot {
-    /// Sends batches and delivers their answers.
-    async fn carry(mut self) {
-        while let Some(batch) = self.gather().await {
-            let (steps, callers): (Vec<_>, Vec<_>) =
-                batch.into_iter().map(|queued| (queued.step, queued.answer)).unzip();
-            match self.shared.connection.run(&steps).await {
-                Ok(replies) => {
-                    for (caller, reply) in callers.into_iter().zip(replies) {
-                        let _ = caller.send(reply); // an error: the caller has given up
-                    }
-                }
-                Err(error) => {
-                    for caller in callers {
-                        let _ = caller.send(Err(error));
-                    }
-                }
-            }
-        }
-    }
-
-    /// Takes the next batch. Returns `None` if the queue is empty, which frees the slot.
-    async fn gather(&mut self) -> Option<Vec<QueuedStep>> {
-        for _ in 0..GATHERING {
-            if self.shared.state.lock().queue.is_empty() {
-                break;
-            }
-            yield_now().await;
-            if self.shared.state.lock().queue.len() <= 1 {
+            if batch.len() == 1 {
                 break;
             }
         }
-        let mut state = self.shared.state.lock();
-        let batch = state.gather();
-        if batch.is_empty() {
-            state.slots -= 1;
-            self.is_taken = false;
-            return None;
-        }
-        Some(batch)
-    }
-}
-
-impl Drop for BatchSlot {
-    fn drop(&mut self) {
-        if self.is_taken {
-            self.shared.state.lock().slots -= 1; // its runtime ended
+        batch.retain(|(_, answer)| !answer.is_closed());
+        if !batch.is_empty() {
+            return Some(batch);
         }
     }
 }
@@ -155,44 +111,36 @@ mod tests {
     use super::*;
     use crate::{RedisDeadlines, RedisSettings};
 
-    fn shared() -> Arc<StepBatches> {
+    fn unreachable() -> StepQueue {
         let urls = vec!["redis://127.0.0.1:1".parse().unwrap()];
         let settings =
             RedisSettings { urls, key_prefix: "pet:", deadlines: RedisDeadlines::default(), clock: None };
-        StepQueue::new(RedisConnection::new(settings).unwrap()).0
-    }
-
-    fn queued() -> (QueuedStep, oneshot::Receiver<Result<Reply, RedisCallError>>) {
-        let (answer, reply) = oneshot::channel();
-        (QueuedStep { step: Step::probe("pet:", "probe"), answer }, reply)
+        StepQueue::new(RedisConnection::new(settings).unwrap())
     }
 
     #[tokio::test]
     async fn a_batch_is_bounded_and_omits_callers_that_have_given_up() {
-        let (shared, mut replies) = (shared(), Vec::new());
-        for number in 0..2 * MAX_BATCH {
-            let (queued, reply) = queued();
-            assert_eq!(shared.enqueue(queued), number == 0, "there is one slot");
+        let (sender, mut queue) = mpsc::unbounded_channel();
+        let mut replies = Vec::new();
+        for _ in 0..3 * MAX_BATCH {
+            let (answer, reply) = oneshot::channel();
+            sender.send((Step::probe("pet:", "probe"), answer)).unwrap();
             replies.push(reply);
         }
         replies.truncate(MAX_BATCH + 1);
-        let mut state = shared.state.lock();
-        assert_eq!([(); 3].map(|()| state.gather().len()), [MAX_BATCH, 1, 0]);
+        drop(sender);
+        for expected in [Some(MAX_BATCH), Some(1), None] {
+            assert_eq!(gather(&mut queue).await.map(|batch| batch.len()), expected);
+        }
     }
 
     #[tokio::test]
-    async fn a_slot_is_free_however_its_task_ends() {
-        let shared = shared();
-        let (first, _reply) = queued();
-        assert!(shared.enqueue(first));
-        drop(BatchSlot { shared: Arc::clone(&shared), is_taken: true });
-        assert_eq!(shared.state.lock().slots, 0);
-        shared.state.lock().queue.clear();
-        let (second, _) = queued();
-        assert!(shared.enqueue(second));
-        let mut slot = BatchSlot { shared: Arc::clone(&shared), is_taken: true };
-        assert!(slot.gather().await.is_none(), "its caller has given up");
-        drop(slot);
-        assert_eq!(shared.state.lock().slots, 0);
+    async fn steps_are_sent_again_after_the_task_has_ended() {
+        let queue = unreachable();
+        for _ in 0..2 {
+            *queue.waiting.lock() = mpsc::unbounded_channel().0;
+            let answer = queue.run(Step::probe("pet:", "probe")).await;
+            assert_eq!(answer.map(drop), Err(RedisCallError::Unreachable));
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Connections to Redis, by their URLs: made on first use, shared by all calls, and dropped when they fail.
 
-use std::{fmt, future::Future, io, str::FromStr, sync::Arc, time::Duration};
+use std::{fmt, io, str::FromStr, sync::Arc, time::Duration};
 
 use futures_util::future::{BoxFuture, FutureExt};
 use parking_lot::Mutex;
@@ -51,28 +51,37 @@ impl Default for RedisDeadlines {
     }
 }
 
-/// Connection to the server, or the Cluster, on which the script runs.
-#[derive(Debug)]
+/// Connection to the server, or the Cluster, on which the script runs. Many calls share it. The first call
+/// makes it and the others wait for it. When it fails, the next call makes a new one. So a wrong password
+/// that is corrected at the server, or a server that moved to another address, is noticed without a restart.
 pub(super) struct RedisConnection {
-    peers: Peers,
+    is_cluster: bool,
     clock: Option<Clock>,
+    /// Timeout of an exchange.
+    timeout: Duration,
+    connect: Box<Connect>,
+    current: Mutex<Arc<OnceCell<Peer>>>,
 }
 
-#[derive(Debug)]
-enum Peers {
-    Server(SharedConnection<MultiplexedConnection>),
-    Cluster(SharedConnection<ClusterConnection>),
+type Connect = dyn Fn() -> BoxFuture<'static, RedisResult<Peer>> + Send + Sync;
+
+#[derive(Clone)]
+enum Peer {
+    Server(MultiplexedConnection),
+    Cluster(ClusterConnection),
 }
 
 impl RedisConnection {
     pub(super) fn new(settings: RedisSettings) -> Result<Self, &'static str> {
         let RedisSettings { urls, deadlines, clock, .. } = settings;
-        Peers::new(urls, deadlines).map(|peers| Self { peers, clock })
+        let is_cluster = urls.len() > 1;
+        let connect = connect(urls, deadlines)?;
+        Ok(Self { is_cluster, clock, timeout: deadlines.call, connect, current: Mutex::default() })
     }
 
     /// Returns `true` if each step runs on the server of its slot, and not all on one.
     pub(super) fn is_cluster(&self) -> bool {
-        matches!(self.peers, Peers::Cluster(_))
+        self.is_cluster
     }
 
     /// Runs the steps, one after the other without interruption, and returns the reply to each.
@@ -88,66 +97,84 @@ impl RedisConnection {
         step::parse(answer?, steps)
     }
 
-    /// Sends a command.
+    /// Sends a command, and drops the connection if that leaves it unusable.
     pub(super) async fn send(&self, command: &Cmd) -> Result<Value, RedisCallError> {
-        match &self.peers {
-            Peers::Server(server) => {
-                server.send(async |mut server| server.req_packed_command(command).await).await
+        let cell = Arc::clone(&*self.current.lock());
+        let peer = cell.get_or_try_init(&self.connect).await?.clone();
+        let exchange = async {
+            let answer = match peer {
+                Peer::Server(mut server) => server.req_packed_command(command).await,
+                Peer::Cluster(cluster) => send_to_cluster(cluster, command).await,
+            };
+            Ok(answer.and_then(Value::extract_error)?)
+        };
+        in_time(self.timeout, exchange).await.inspect_err(|error| {
+            let mut current = self.current.lock();
+            // Another call may have dropped it already.
+            if !error.leaves_connection_usable() && Arc::ptr_eq(&current, &cell) {
+                *current = Arc::default();
             }
-            Peers::Cluster(cluster) => {
-                cluster.send(async |cluster| send_to_cluster(cluster, command).await).await
-            }
-        }
+        })
     }
 }
 
-impl Peers {
-    fn new(urls: Vec<RedisUrl>, deadlines: RedisDeadlines) -> Result<Self, &'static str> {
-        // The connection is closed after this time without an acknowledgement by the peer's kernel.
-        let tcp = TcpSettings::default().set_nodelay(true).set_user_timeout(Duration::from_secs(2));
-        let nodes: Vec<_> = urls
-            .into_iter()
-            .map(|url| {
-                let info = url.into_connection_info();
-                let redis = info.redis_settings().clone().set_skip_set_lib_name();
-                info.set_tcp_settings(tcp.clone()).set_redis_settings(redis)
-            })
-            .collect();
-        match <[_; 1]>::try_from(nodes) {
-            Ok([server]) => {
-                let client = Client::open(server).map_err(|_| "must be the URL of a Redis server")?;
-                let config = AsyncConnectionConfig::new()
-                    .set_connection_timeout(Some(deadlines.connect))
-                    .set_response_timeout(None); // `in_time` has it
-                Ok(Self::Server(SharedConnection::new(deadlines.call, move || {
-                    let (client, config) = (client.clone(), config.clone());
-                    async move { client.get_multiplexed_async_connection_with_config(&config).await }
-                })))
-            }
-            Err(nodes) if nodes.is_empty() => Err("must name a Redis server"),
-            Err(nodes) => {
-                let client = ClusterClient::builder(nodes)
-                    .tcp_settings(tcp)
-                    .connection_timeout(deadlines.connect)
-                    .response_timeout(deadlines.call.max(Duration::from_secs(1))) // `in_time` ends before
-                    .retries(2) // for slots that moved
-                    .min_retry_wait(1) // the default is longer than any deadline
-                    .max_retry_wait(5)
-                    .build()
-                    .map_err(|_| {
-                        "the nodes of a Redis Cluster must have the same user, password and TLS, and no \
-                               database"
-                    })?;
-                Ok(Self::Cluster(SharedConnection::new(deadlines.call, move || {
-                    let client = client.clone();
+/// Leaves out the client, which holds user and password.
+impl fmt::Debug for RedisConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisConnection").finish_non_exhaustive()
+    }
+}
+
+/// Returns the function that connects to the server, or to the Cluster if there are several URLs.
+fn connect(urls: Vec<RedisUrl>, deadlines: RedisDeadlines) -> Result<Box<Connect>, &'static str> {
+    // The connection is closed after this time without an acknowledgement by the peer's kernel.
+    let tcp = TcpSettings::default().set_nodelay(true).set_user_timeout(Duration::from_secs(2));
+    let nodes: Vec<_> = urls
+        .into_iter()
+        .map(|RedisUrl(info)| {
+            let redis = info.redis_settings().clone().set_skip_set_lib_name();
+            info.set_tcp_settings(tcp.clone()).set_redis_settings(redis)
+        })
+        .collect();
+    match <[_; 1]>::try_from(nodes) {
+        Ok([server]) => {
+            let client = Client::open(server).map_err(|_| "must be the URL of a Redis server")?;
+            let config = AsyncConnectionConfig::new()
+                .set_connection_timeout(Some(deadlines.connect))
+                .set_response_timeout(None); // `in_time` has it
+            Ok(Box::new(move || {
+                let (client, config) = (client.clone(), config.clone());
+                async move {
+                    let connected = client.get_multiplexed_async_connection_with_config(&config).await;
+                    connected.map(Peer::Server)
+                }
+                .boxed()
+            }))
+        }
+        Err(nodes) if nodes.is_empty() => Err("must name a Redis server"),
+        Err(nodes) => {
+            let client = ClusterClient::builder(nodes)
+                .tcp_settings(tcp)
+                .connection_timeout(deadlines.connect)
+                .response_timeout(deadlines.call.max(Duration::from_secs(1))) // `in_time` ends before
+                .retries(2) // for slots that moved
+                .min_retry_wait(1) // the default is longer than any deadline
+                .max_retry_wait(5)
+                .build()
+                .map_err(|_| {
+                    "the nodes of a Redis Cluster must have the same user, password and TLS, and no database"
+                })?;
+            Ok(Box::new(move || {
+                let client = client.clone();
+                async move {
                     // The client of a Cluster asks a node for all others first.
-                    let connect =
-                        async move { timeout(Duration::from_secs(1), client.get_async_connection()).await };
-                    connect.map(|connected| {
-                        connected.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
-                    })
-                })))
-            }
+                    match timeout(Duration::from_secs(1), client.get_async_connection()).await {
+                        Ok(connected) => connected.map(Peer::Cluster),
+                        Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
+                    }
+                }
+                .boxed()
+            }))
         }
     }
 }
@@ -171,55 +198,6 @@ async fn send_to_cluster(mut cluster: ClusterConnection, command: &Cmd) -> Redis
     answer
 }
 
-/// Connection that many calls share. The first call makes it and the others wait for it. When it fails, the
-/// next call makes a new one. So a wrong password that is corrected at the server, or a server that moved to
-/// another address, is noticed without a restart.
-struct SharedConnection<C> {
-    /// Timeout of an exchange.
-    timeout: Duration,
-    connect: Box<dyn Fn() -> BoxFuture<'static, RedisResult<C>> + Send + Sync>,
-    current: Mutex<Arc<OnceCell<C>>>,
-}
-
-impl<C: Clone> SharedConnection<C> {
-    fn new<F>(timeout: Duration, connect: impl Fn() -> F + Send + Sync + 'static) -> Self
-    where
-        F: Future<Output = RedisResult<C>> + Send + 'static,
-    {
-        Self { timeout, connect: Box::new(move || connect().boxed()), current: Mutex::default() }
-    }
-
-    /// Makes an exchange, and drops the connection if it leaves it unusable.
-    async fn send(
-        &self,
-        exchange: impl AsyncFnOnce(C) -> RedisResult<Value>,
-    ) -> Result<Value, RedisCallError> {
-        let cell = Arc::clone(&*self.current.lock());
-        let connection = cell.get_or_try_init(&self.connect).await?.clone();
-        let exchange = async { Ok(exchange(connection).await.and_then(Value::extract_error)?) };
-        in_time(self.timeout, exchange).await.inspect_err(|error| {
-            if !error.leaves_connection_usable() {
-                self.give_up(&cell);
-            }
-        })
-    }
-
-    /// Drops the connection, unless another call already did.
-    fn give_up(&self, failed: &Arc<OnceCell<C>>) {
-        let mut current = self.current.lock();
-        if Arc::ptr_eq(&current, failed) {
-            *current = Arc::default();
-        }
-    }
-}
-
-/// Leaves out the client, which holds user and password.
-impl<C> fmt::Debug for SharedConnection<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedConnection").finish_non_exhaustive()
-    }
-}
-
 /// Address of a Redis server: `redis://[user:password@]host[:port][/database]`, with TLS `rediss://…`, or
 /// `unix:///PATH` of a socket on the same machine.
 ///
@@ -228,10 +206,6 @@ impl<C> fmt::Debug for SharedConnection<C> {
 pub struct RedisUrl(ConnectionInfo);
 
 impl RedisUrl {
-    fn into_connection_info(self) -> ConnectionInfo {
-        self.0
-    }
-
     pub(super) fn has_tls(&self) -> bool {
         matches!(self.0.addr(), ConnectionAddr::TcpTls { .. })
     }

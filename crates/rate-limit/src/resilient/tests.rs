@@ -29,10 +29,9 @@ impl Fixture {
             deadlines,
             clock: None,
         };
-        let resilience = ResilienceSettings { on_failure, gateways: NonZeroU16::MIN };
         let clock = Clock::manual(UnixMillis(1_795_200_000_000)).0;
         let shared = RedisLimiter::new(settings).unwrap();
-        let limiter = Arc::new(ResilientLimiter::start(shared, resilience, clock).await);
+        let limiter = Arc::new(ResilientLimiter::start(shared, on_failure, NonZeroU16::MIN, clock).await);
         let metrics = Exposition::default();
         metrics.add(redis_metrics(Some(&limiter)));
         Self { limiter, redis, metrics }
