@@ -9,14 +9,13 @@
 //! - **No lost requests.** While the server drains, each answer announces that its connection closes.
 //!   Requests in flight finish, and connections that the kernel has accepted by then are served.
 //! - **No lost answers.** A client that still sends its body gets the answer, and no reset of the connection.
-//! - **Certificates** are read again when their files change. If the new ones cannot be used, the old ones
-//!   stay.
+//! - **Certificates** can be [replaced](Certificate::replace) while the port is served.
 //!
 //! # Failures
 //!
 //! A connection that exceeds a bound is closed, with an answer if HTTP has one (431 for a large head). A
-//! panic of the application ends only its connection. A failed accept is logged and tried again. Invalid
-//! certificates are [`InvalidCertificate`], with the file and its fault.
+//! panic of the application ends only its connection. A failed accept is logged and tried again. What is not
+//! a certificate or its key is a [`tls::PemError`].
 //!
 //! # Example
 //!
@@ -79,7 +78,7 @@ use tokio::{
 use tower::ServiceExt;
 
 pub use self::{
-    certificate::{Certificate, CertificateFiles, InvalidCertificate, certificate_metrics},
+    certificate::{Certificate, certificate_metrics},
     connection_slots::ConnectionSlots,
 };
 use self::{connection::Connections, drain::DrainControl};
@@ -101,7 +100,7 @@ impl App for Router {
 /// App, and the bounds within which it is served.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// Certificate for TLS, whose files are read again while the port is served; `None` for TCP alone.
+    /// Certificate for TLS; `None` for TCP alone.
     pub certificate: Option<Certificate>,
     /// App that answers the requests.
     pub app: Arc<dyn App>,
@@ -241,10 +240,6 @@ pub fn serve(
     Box::pin(async move {
         let Server { certificate, app, limits, slots, metrics } = server;
         let drain = DrainControl::new();
-        let mut watching = JoinSet::new(); // ends with this function
-        if let Some(certificate) = &certificate {
-            watching.spawn(certificate.clone().keep_current());
-        }
         let (accept_grace, drain_deadline) = (limits.accept_grace, limits.drain_deadline);
         let connections = Connections::new(app, certificate, limits, drain.watch());
         let mut listener = Listener::new(listener);

@@ -7,12 +7,14 @@ use petstore_api_key::Environment;
 use petstore_client_address::{Cidr, TrustedProxies};
 use petstore_clock::Clock;
 use petstore_gateway::{CorsOrigin, GatewayOptions};
+use petstore_http_server::Certificate;
 use petstore_rate_limit::{OnRedisFailure, RedisDeadlines, RedisLimiter, RedisSettings, RedisUrl};
 use petstore_telemetry::traces::Traces;
 
 use super::{
     InvalidSetting, ListenAddr,
     addr::addr_or_off,
+    files,
     secret_url::{self, SecretUrl},
     value::{duration, is_second, whole_number},
 };
@@ -65,6 +67,18 @@ pub struct EdgeSettings {
 pub type AddrOrOff = Option<ListenAddr>;
 
 impl EdgeSettings {
+    /// Returns the certificate of the HTTPS port, if that is served.
+    ///
+    /// # Errors
+    ///
+    /// If the files cannot be used.
+    pub fn certificate(&self) -> Result<Option<Certificate>, InvalidSetting> {
+        let (Some(certificate), Some(key)) = (&self.https_cert, &self.https_key) else { return Ok(None) };
+        let (chain, key) = files::certified_key(("--https-cert", certificate), ("--https-key", key))?;
+        let parsed = Certificate::parse(&chain, &key);
+        parsed.map(Some).map_err(|error| InvalidSetting::new("--https-cert", error.to_string()))
+    }
+
     /// Returns the proxies whose X-Forwarded-For is trusted.
     #[must_use]
     pub fn trusted_proxies(&self) -> TrustedProxies {

@@ -6,7 +6,7 @@ use std::{fmt, io, net::SocketAddr};
 
 use petstore_command_line::output::reason;
 use petstore_grpc_server::Listener;
-use petstore_http_server::{Certificate, CertificateFiles};
+use petstore_http_server::Certificate;
 use petstore_settings::{EdgeSettings, GrpcAddr, InvalidSetting, ListenAddr};
 use tokio::{net::TcpListener, task::spawn_blocking};
 
@@ -75,25 +75,11 @@ pub(crate) async fn bind_rest(settings: &EdgeSettings) -> Result<BoundRest, Proc
             return Err(InvalidSetting::new("--http-addr", reason).into());
         }
     };
-    let https = match (&settings.https_addr, &settings.https_cert, &settings.https_key) {
-        (Some(addr), Some(certificate), Some(key)) => {
-            let files = CertificateFiles { certificate: certificate.clone(), key: key.clone() };
-            let certificate = read_certificate(files).await?;
-            Some((bind("--https-addr", addr).await?, certificate))
-        }
+    let https = match (&settings.https_addr, settings.certificate()?) {
+        (Some(addr), Some(certificate)) => Some((bind("--https-addr", addr).await?, certificate)),
         _ => None, // clap requires both or none
     };
     Ok(BoundRest { http, https })
-}
-
-async fn read_certificate(files: CertificateFiles) -> Result<Certificate, InvalidSetting> {
-    match spawn_blocking(|| Certificate::read(files)).await {
-        Ok(certificate) => certificate.map_err(|error| {
-            let setting = if error.is_in_key_file { "--https-key" } else { "--https-cert" };
-            InvalidSetting::new(setting, error.to_string())
-        }),
-        Err(panic) => Err(InvalidSetting::new("--https-cert", panic.to_string())),
-    }
 }
 
 fn refused(setting: &'static str, addr: &dyn fmt::Display, error: &io::Error) -> ProcessError {

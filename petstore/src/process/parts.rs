@@ -13,9 +13,7 @@ use petstore_database::DatabaseUrl;
 use petstore_gateway::{Gateway, RestApp};
 use petstore_grpc_server::{GrpcServerLimits, Security};
 use petstore_http_server::{ConnectionMetrics, ConnectionSlots, Server, ServerLimits};
-use petstore_rate_limit::{
-    InProcessLimiter, RateLimiter, RedisLimiter, ResilientLimiter, redis_metrics,
-};
+use petstore_rate_limit::{InProcessLimiter, RateLimiter, RedisLimiter, ResilientLimiter, redis_metrics};
 use petstore_settings::{CoreAddressSettings, EdgeSettings, GrpcSettings, LimiterSettings, StoreSettings};
 use petstore_telemetry::metrics::{Collector, Collectors, IntGaugeVec, Sampled, gauges};
 use rustix::fs::{StatVfs, statvfs};
@@ -55,9 +53,14 @@ impl Process {
         self.metrics.add(metrics.collectors());
         let certificate = ports.https.as_ref().map(|(_, certificate)| certificate.clone());
         self.metrics.add(petstore_http_server::certificate_metrics(certificate.as_ref()));
-        if let Some(certificate) = certificate {
-            self.reloads.add("the HTTPS certificate", [], move || {
-                certificate.reload().map_err(|error| error.to_string())
+        if let Some(in_use) = certificate {
+            let files = [&settings.https_cert, &settings.https_key].into_iter().flatten().cloned();
+            let settings = settings.clone();
+            self.reloads.add("the HTTPS certificate", files, move || {
+                if let Some(certificate) = settings.certificate()? {
+                    in_use.replace(&certificate);
+                }
+                Ok(())
             });
         }
         let server = Server {
@@ -122,7 +125,7 @@ impl Process {
             let runtime = Handle::current();
             self.reloads.add("the token or certificate for the core", files, move || {
                 let _within = runtime.enter(); // a transport has background work
-                *replaced.write() = settings.connect().map_err(|error| error.to_string())?;
+                *replaced.write() = settings.connect()?;
                 Ok(())
             });
         }
@@ -148,7 +151,7 @@ impl Process {
         if let Some(required) = security.token() {
             let settings = settings.token.clone();
             self.reloads.add("the token of gRPC callers", settings.service_token_file.clone(), move || {
-                if let Some(tokens) = settings.tokens().map_err(|error| error.to_string())? {
+                if let Some(tokens) = settings.tokens()? {
                     required.replace(tokens);
                 }
                 Ok(())
@@ -158,8 +161,8 @@ impl Process {
             let files = [&settings.tls_cert, &settings.tls_key, &settings.tls_client_ca];
             let (files, settings) = (files.into_iter().flatten().cloned(), settings.clone());
             self.reloads.add("the certificate of the gRPC port", files, move || {
-                if let Some(files) = settings.tls_files().map_err(|error| error.to_string())? {
-                    required.replace(&files).map_err(|error| error.to_string())?;
+                if let Some(files) = settings.tls_files()? {
+                    required.replace(&files)?;
                 }
                 Ok(())
             });

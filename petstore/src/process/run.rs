@@ -1,6 +1,7 @@
 //! Start and end of a process that is run from the command line, and the files that it reads again.
 
 use std::{
+    error::Error,
     fmt, fs,
     path::{Path, PathBuf},
     sync::Arc,
@@ -96,7 +97,7 @@ async fn until_signal(start: LocalBoxFuture<'_, Result<Process, ProcessError>>) 
 
 /// Reads a part's files again and uses them. Returns the reason if they cannot be used, and then changes
 /// nothing.
-type Read = dyn Fn() -> Result<(), String> + Send + Sync;
+type Read = dyn Fn() -> Result<(), Box<dyn Error + Send + Sync>> + Send + Sync;
 
 /// Part whose files can be read again. Clones share it.
 #[derive(Clone)]
@@ -120,7 +121,7 @@ impl Reloads {
         &mut self,
         name: &'static str,
         watched: impl IntoIterator<Item = PathBuf>,
-        read: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+        read: impl Fn() -> Result<(), Box<dyn Error + Send + Sync>> + Send + Sync + 'static,
     ) {
         let (watched, read) = (watched.into_iter().collect(), Arc::new(read));
         self.0.push(Reload { name, watched, judged: Arc::default(), read });
@@ -147,9 +148,9 @@ impl Reload {
     async fn run(&self) {
         let (files, read) = (self.name, Arc::clone(&self.read));
         *self.judged.lock() = self.content().await;
-        match spawn_blocking(move || read()).await.map_err(|error| error.to_string()).flatten() {
+        match spawn_blocking(move || read()).await.map_err(Into::into).flatten() {
             Ok(()) => tracing::info!("reloaded {files}"),
-            Err(error) => tracing::error!(error, "cannot reload {files}: the old one stays in use"),
+            Err(error) => tracing::error!(%error, "cannot reload {files}: the old one stays in use"),
         }
     }
 

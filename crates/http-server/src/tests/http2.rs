@@ -1,7 +1,6 @@
 //! Tests of HTTP/2 over TLS, in frames that no library would send (RFC 9113 §6).
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
-use tempfile::TempDir;
 use tokio_rustls::{
     TlsConnector,
     client::TlsStream,
@@ -28,14 +27,10 @@ struct Secured {
 
 impl Secured {
     async fn start(limits: ServerLimits) -> Self {
-        let folder = TempDir::new().unwrap();
-        let files =
-            CertificateFiles { certificate: folder.path().join("cert"), key: folder.path().join("key") };
         let CertifiedKey { cert, signing_key } =
             generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
-        std::fs::write(&files.certificate, cert.pem()).unwrap();
-        std::fs::write(&files.key, signing_key.serialize_pem()).unwrap();
-        let certificate = Some(Certificate::read(files).unwrap());
+        let (chain, key) = (cert.pem(), signing_key.serialize_pem());
+        let certificate = Some(Certificate::parse(chain.as_bytes(), key.as_bytes()).unwrap());
 
         let mut roots = RootCertStore::empty();
         roots.add(cert.der().clone()).unwrap();

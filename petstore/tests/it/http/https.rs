@@ -106,7 +106,7 @@ async fn a_new_certificate_is_used_and_an_invalid_one_is_not() {
     let kept = shop.client(Protocol::Http1);
 
     fs::write(&shop.certificate.file, "not a certificate").unwrap();
-    let line = "the new HTTPS certificate cannot be used";
+    let line = "cannot reload the HTTPS certificate";
     eventually(RELOAD_TIMEOUT, async || {
         let log = shop.server.stderr();
         if log.contains(line) { Ok(()) } else { Err(log) }
