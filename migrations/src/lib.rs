@@ -7,6 +7,7 @@ mod m0001_baseline;
 /// The schema of the store.
 pub const SCHEMA: Schema = Schema {
     changes: &[m0001_baseline::CHANGE],
+    program: "petstore",
     release: env!("CARGO_PKG_VERSION"),
     advisory_lock: i64::from_be_bytes(*b"petstore"),
     discontinued: Some((

@@ -26,7 +26,7 @@ pub fn copy<'a>(
 ) -> BoxFuture<'a, Result<(), OpenError>> {
     Box::pin(async move {
         if !store.exists() {
-            return Err(OpenError::Missing(store.to_owned()));
+            return Err(OpenError::Missing(store.to_owned(), schema.program));
         }
         let connection = retry_while_busy(store, || pool(basic(store))).await?;
         let copied = match require_store(store, schema, &connection).await {
@@ -96,7 +96,7 @@ async fn require_store(
     let found = retry_while_busy(name, || migrations::status(connection, schema)).await?;
     require_known(&DatabaseUrl::Sqlite(name.to_owned()), schema, &found)?;
     if found.iter().all(|migration| migration.state == MigrationState::Pending) {
-        return Err(OpenError::NoStore(name.to_owned()));
+        return Err(OpenError::NoStore(name.to_owned(), schema.program));
     }
     Ok(())
 }

@@ -60,7 +60,7 @@ pub(super) struct Settings {
     /// Lifetimes of connections. `None` for a database that does not close them.
     pub(super) lifetimes: Option<Lifetimes>,
     /// Record of damage.
-    pub(super) health: Health,
+    pub(super) health: Arc<Health>,
 }
 
 /// Times after which a usable connection is closed, or pinged before use.

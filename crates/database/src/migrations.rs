@@ -28,6 +28,8 @@ type Work =
 pub struct Schema {
     /// Every change, oldest first. A change that was published is never edited.
     pub changes: &'static [SchemaChange],
+    /// Name of the program, for errors. Its command `migrate up` applies pending changes.
+    pub program: &'static str,
     /// Release of the program, such as `1.2.0`.
     pub release: &'static str,
     /// Advisory lock that serializes migrating processes on PostgreSQL: any unused number.
@@ -103,8 +105,9 @@ impl Schema {
     ///
     /// If this binary does not know one of them.
     fn known(&self, names: Vec<String>) -> Result<Vec<&'static SchemaChange>, DbErr> {
-        let unknown =
-            |name| DbErr::Migration(format!("the change {name} belongs to another version of petstore"));
+        let unknown = |name| {
+            DbErr::Migration(format!("the change {name} belongs to another version of {}", self.program))
+        };
         names.into_iter().map(|name| self.find(&name).ok_or_else(|| unknown(name))).collect()
     }
 

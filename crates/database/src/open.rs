@@ -39,7 +39,7 @@ where
     let now = status().await?;
     log_change(&before, &now);
     if now.iter().any(|migration| migration.state == MigrationState::Pending) {
-        return Err(OpenError::SchemaOlder(url.clone()));
+        return Err(OpenError::SchemaOlder(url.clone(), schema.program));
     }
     Ok(())
 }
@@ -82,9 +82,9 @@ fn version(schema: &[Migration]) -> u32 {
 /// Reason why the store cannot be opened, in one line for an operator.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The file does not exist, and must not be created.
-    #[error("there is no store at {}: run `petstore migrate up`, or start the server", .0.display())]
-    Missing(PathBuf),
+    /// The file does not exist, and must not be created. The program is named.
+    #[error("there is no store at {}: run `{} migrate up`, or start the server", .0.display(), .1)]
+    Missing(PathBuf, &'static str),
     /// The folder is missing and cannot be created.
     #[error("cannot create the folder {}", .0.display())]
     FolderNotCreated(PathBuf, #[source] io::Error),
@@ -103,9 +103,9 @@ pub enum OpenError {
     /// The file is damaged, or of another kind. It was left as it is.
     #[error("{} is damaged, or is not a SQLite database; restore it from a backup", .0.display())]
     Corrupt(PathBuf, #[source] Cause),
-    /// The file is a SQLite database of another program.
-    #[error("{} is not a store of petstore", .0.display())]
-    NoStore(PathBuf),
+    /// The file is a SQLite database of another program than the one that is named.
+    #[error("{} is not a store of {}", .0.display(), .1)]
+    NoStore(PathBuf, &'static str),
     /// Another file took the place of the file while it was being opened.
     #[error("{} was replaced while it was being opened; start again", .0.display())]
     Replaced(PathBuf),
@@ -116,9 +116,9 @@ pub enum OpenError {
     /// The schema was made by a build whose data this one cannot migrate. Ends with what to do.
     #[error("{0} {1}")]
     SchemaDiscontinued(DatabaseUrl, &'static str),
-    /// The schema lacks changes that this binary needs.
-    #[error("the schema of {0} is older than this binary: run `petstore migrate up`")]
-    SchemaOlder(DatabaseUrl),
+    /// The schema lacks changes that this binary, of the program that is named, needs.
+    #[error("the schema of {0} is older than this binary: run `{1} migrate up`")]
+    SchemaOlder(DatabaseUrl, &'static str),
     /// Another process holds the file.
     #[error("{} is locked by another process", .0.display())]
     Busy(PathBuf, #[source] Cause),

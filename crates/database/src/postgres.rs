@@ -1,6 +1,6 @@
 //! A database on PostgreSQL: its connections, and opening it, with clear errors if that fails.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use sea_orm::{
     ConnectOptions, ConnectionTrait, DatabaseConnection, DbBackend, DbErr, Statement,
@@ -47,7 +47,7 @@ const FOR_ANYTHING: usize = 5;
 
 /// Returns the database with its connections. No connection is made before it is needed, so this does not
 /// fail if the server is unavailable.
-fn database(address: &PostgresAddress, health: Health) -> Database {
+fn database(address: &PostgresAddress, health: Arc<Health>) -> Database {
     let reader = reader(address, &health);
     let writer = reader.beside(settings(address, FOR_ANYTHING, Use::Writes, &health));
     // The server's own timeouts have no effect while it is frozen or cut off, and callers should learn of
@@ -57,12 +57,17 @@ fn database(address: &PostgresAddress, health: Health) -> Database {
 }
 
 /// Returns the connections for any statement that reads. No connection is made before it is needed.
-pub(super) fn reader(address: &PostgresAddress, health: &Health) -> Connections {
+pub(super) fn reader(address: &PostgresAddress, health: &Arc<Health>) -> Connections {
     Connections::new(settings(address, FOR_ANYTHING, Use::Reads, health))
 }
 
 /// Returns the connections for one kind of batched call, beside those for any statement that reads.
-pub(super) fn lane(address: &PostgresAddress, reader: &Connections, of: Use, health: &Health) -> Connections {
+pub(super) fn lane(
+    address: &PostgresAddress,
+    reader: &Connections,
+    of: Use,
+    health: &Arc<Health>,
+) -> Connections {
     reader.beside(settings(address, SLOTS, of, health))
 }
 
@@ -75,7 +80,7 @@ pub(super) enum Use {
     BatchedWrites,
 }
 
-fn settings(address: &PostgresAddress, connections: usize, of: Use, health: &Health) -> Settings {
+fn settings(address: &PostgresAddress, connections: usize, of: Use, health: &Arc<Health>) -> Settings {
     let is_read_only = matches!(of, Use::Reads | Use::BatchedReads);
     // Statements of batches are written so that one plan is right for all values, and planning them each time
     // would cost more than executing them. For other statements, a generic plan could read far more rows than
@@ -152,7 +157,7 @@ pub(super) async fn open(
     let prepared = prepare_schema(url, schema, options, status, up).await;
     let _ = connection.close().await; // the reason is in `prepared`
     prepared?;
-    Ok(database(address, Health::default()))
+    Ok(database(address, Arc::default()))
 }
 
 /// Retries while other sessions hold locks that work on the schema needs, for ten minutes at most. In

@@ -44,7 +44,7 @@ struct Replica {
     /// URL without a password.
     url: Arc<str>,
     address: Arc<PostgresAddress>,
-    health: Health,
+    health: Arc<Health>,
     /// Connections for checks of the replica itself, and for calls that are repeated alone.
     connections: Connections,
     /// `true` if it answers, follows the primary and does not lag too far.
@@ -102,7 +102,7 @@ impl Database {
             if !replica.may_replicate(url) {
                 return Err(OpenError::NotReplicated);
             }
-            let health = Health::default(); // damage of a replica is not damage of the store
+            let health = Arc::<Health>::default(); // damage of a replica is not damage of the store
             let mut connections = postgres::reader(address, &health);
             self.statements.observe(&mut connections);
             all.push(Replica {

@@ -18,7 +18,7 @@ pub fn status<'a>(
     schema: &'a Schema,
 ) -> LocalBoxFuture<'a, Result<Vec<Migration>, OpenError>> {
     Box::pin(async move {
-        on_connection(url, async |connection| migrations::status(connection, schema).await).await
+        on_connection(url, schema, async |connection| migrations::status(connection, schema).await).await
     })
 }
 
@@ -53,7 +53,8 @@ pub fn losses<'a>(
     steps: u32,
 ) -> LocalBoxFuture<'a, Result<Losses, OpenError>> {
     Box::pin(async move {
-        on_connection(url, async |connection| migrations::losses(connection, schema, steps).await).await
+        on_connection(url, schema, async |connection| migrations::losses(connection, schema, steps).await)
+            .await
     })
 }
 
@@ -69,7 +70,8 @@ pub fn down<'a>(
     steps: u32,
 ) -> LocalBoxFuture<'a, Result<Vec<Migration>, OpenError>> {
     Box::pin(async move {
-        on_connection(url, async |connection| migrations::down(connection, schema, steps).await).await?;
+        on_connection(url, schema, async |connection| migrations::down(connection, schema, steps).await)
+            .await?;
         status(url, schema).await
     })
 }
@@ -78,11 +80,12 @@ pub fn down<'a>(
 /// retried while another process holds the file.
 async fn on_connection<T>(
     url: &DatabaseUrl,
+    schema: &Schema,
     work: impl AsyncFn(&DatabaseConnection) -> Result<T, DbErr>,
 ) -> Result<T, OpenError> {
     let (connection, result) = match url {
         DatabaseUrl::Sqlite(path) => {
-            let connection = sqlite::for_schema(path, false).await?;
+            let connection = sqlite::for_schema(path, schema, false).await?;
             let result = sqlite::retry_while_busy(path, || work(&connection)).await;
             (connection, result)
         }

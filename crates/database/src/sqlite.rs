@@ -1,6 +1,6 @@
 //! A database in one SQLite file: its connections, and opening it, with clear errors if that fails.
 
-use std::{io, path::Path, time::Duration};
+use std::{io, path::Path, sync::Arc, time::Duration};
 
 use sea_orm::{
     ConnectionTrait, DatabaseConnection, DbBackend, DbErr, SqliteTransactionMode, Statement,
@@ -30,16 +30,16 @@ pub(super) const READERS: usize = 4;
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns the connection that writes.
-fn writer(path: &Path, health: Health) -> Connections {
+fn writer(path: &Path, health: Arc<Health>) -> Connections {
     connections(writing(path), 1, health)
 }
 
 /// Returns the connections that only read.
-fn reader(path: &Path, health: Health) -> Connections {
+fn reader(path: &Path, health: Arc<Health>) -> Connections {
     connections(basic(path).read_only(true), READERS, health)
 }
 
-fn connections(options: SqliteConnectOptions, connections: usize, health: Health) -> Connections {
+fn connections(options: SqliteConnectOptions, connections: usize, health: Arc<Health>) -> Connections {
     Connections::new(Settings {
         target: Target::Sqlite(Box::new(options)),
         connections,
@@ -61,16 +61,6 @@ pub(super) async fn pool(connect: SqliteConnectOptions) -> Result<DatabaseConnec
         .record_stmt_in_spans(false)
         .map_sqlx_sqlite_opts(move |_| connect.clone());
     sea_orm::Database::connect(options).await
-}
-
-/// Moves the content of the write-ahead log into the open file, and leaves an empty log.
-pub(super) async fn empty_log(writer: &Connections) -> Result<(), DbErr> {
-    let pragma = Statement::from_string(DbBackend::Sqlite, "PRAGMA wal_checkpoint(TRUNCATE)");
-    let rows = writer.query(pragma).await?;
-    match rows.first().map(|row| row.try_get_by_index::<i64>(0)).transpose()? {
-        Some(0) => Ok(()),
-        _ => Err(DbErr::Custom("another process reads the file".into())),
-    }
 }
 
 fn writing(path: &Path) -> SqliteConnectOptions {
@@ -103,7 +93,7 @@ pub(super) async fn open(
     schema: &Schema,
     options: OpenOptions,
 ) -> Result<Database, OpenError> {
-    let migrator = for_schema(path, options.migrate).await?;
+    let migrator = for_schema(path, schema, options.migrate).await?;
     let database = finish_opening(url, path, schema, options, &migrator).await;
     let _ = migrator.close().await; // the reason is in `database`
     database
@@ -123,7 +113,7 @@ async fn finish_opening(
     let up = || retry_while_busy(path, || migrations::up(migrator, schema));
     prepare_schema(url, schema, options, status, up).await?;
     retry_while_busy(path, || remove_statistics(migrator)).await?;
-    let health = Health::default();
+    let health = Arc::<Health>::default();
     let unreadable = |error: io::Error| OpenError::Other(path.display().to_string(), error.into());
     let file = health::identity(path).await.map_err(unreadable)?;
     let (writer, reader) = (writer(path, health.clone()), reader(path, health.clone()));
@@ -139,8 +129,12 @@ async fn finish_opening(
 }
 
 /// Returns a connection for work on the schema, to a file that exists and is writable.
-pub(super) async fn for_schema(path: &Path, create: bool) -> Result<DatabaseConnection, OpenError> {
-    prepare_path(path, create).await?;
+pub(super) async fn for_schema(
+    path: &Path,
+    schema: &Schema,
+    create: bool,
+) -> Result<DatabaseConnection, OpenError> {
+    prepare_path(path, schema, create).await?;
     let migrator = retry_while_busy(path, || pool(writing(path))).await?;
     // SQLite silently opens a file that it may not write as read-only.
     match retry_while_busy(path, || prove_writable(&migrator)).await {
@@ -152,13 +146,13 @@ pub(super) async fn for_schema(path: &Path, create: bool) -> Result<DatabaseConn
     }
 }
 
-async fn prepare_path(path: &Path, create: bool) -> Result<(), OpenError> {
+async fn prepare_path(path: &Path, schema: &Schema, create: bool) -> Result<(), OpenError> {
     match fs::metadata(path).await {
         Ok(metadata) if metadata.is_dir() => return Err(OpenError::NotAFile(path.to_owned())),
         Ok(_) => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Err(not_a_folder(path)),
         Err(error) if error.kind() == io::ErrorKind::NotFound && !create => {
-            return Err(OpenError::Missing(path.to_owned()));
+            return Err(OpenError::Missing(path.to_owned(), schema.program));
         }
         Err(_) => {} // other faults are reported when the folder is created or the file is opened
     }

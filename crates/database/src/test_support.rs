@@ -31,6 +31,7 @@ pub(crate) const SCHEMA: Schema = Schema {
             down: |db| Box::pin(send(db, "DROP TABLE tags")),
         },
     ],
+    program: "shop",
     release: "1.1.0",
     advisory_lock: 7,
     discontinued: Some(("m0001_old", "was made by an old build: make a new one")),

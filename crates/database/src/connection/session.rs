@@ -2,7 +2,10 @@
 
 use std::{
     fmt, io,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Instant,
 };
 
@@ -103,7 +106,7 @@ pub struct Session {
     driver: Mutex<Driver>,
     backend: DbBackend,
     observer: Option<Observer>,
-    health: Health,
+    health: Arc<Health>,
     /// `true` while it is unknown what the connection is doing, or which state it is in.
     is_in_doubt: AtomicBool,
     /// `true` if a statement of this job has failed.
@@ -113,7 +116,7 @@ pub struct Session {
 }
 
 impl Session {
-    pub(super) fn new(driver: Driver, backend: DbBackend, health: Health) -> Self {
+    pub(super) fn new(driver: Driver, backend: DbBackend, health: Arc<Health>) -> Self {
         Self {
             driver: Mutex::new(driver),
             backend,
@@ -183,10 +186,10 @@ impl Session {
     /// Begins or ends a transaction. If that fails, it is unknown whether there is one.
     async fn send_control(&self, sql: &'static str) -> Result<(), DbErr> {
         let mut driver = self.driver.lock().await;
-        let unanswered = self.start()?;
+        self.start()?;
         let result = driver.send(sql).await;
         match &result {
-            Ok(_) => unanswered.complete(),
+            Ok(_) => self.is_in_doubt.store(false, Ordering::Relaxed),
             Err(error) => self.health.record(error),
         }
         result.map(drop).map_err(query_error)
@@ -216,15 +219,15 @@ impl Session {
 
     /// Marks the connection as in doubt before something is sent. It stays so until the answer has arrived,
     /// even if the job is dropped.
-    fn start(&self) -> Result<Unanswered<'_>, DbErr> {
+    fn start(&self) -> Result<(), DbErr> {
         if self.is_in_doubt.swap(true, Ordering::Relaxed) {
             return Err(query_error(sqlx::Error::Io(io::Error::other("the connection is given up"))));
         }
-        Ok(Unanswered(self))
+        Ok(())
     }
 
     /// Records the outcome of a statement.
-    fn finish_statement<T>(&self, unanswered: Unanswered<'_>, result: &Result<T, sqlx::Error>) {
+    fn finish_statement<T>(&self, result: &Result<T, sqlx::Error>) {
         let is_usable = match result {
             Ok(_) => true,
             Err(error) => {
@@ -237,7 +240,7 @@ impl Session {
             }
         };
         if is_usable {
-            unanswered.complete();
+            self.is_in_doubt.store(false, Ordering::Relaxed);
         }
     }
 
@@ -276,16 +279,6 @@ impl fmt::Debug for Session {
     }
 }
 
-/// A request that the database has not answered yet.
-struct Unanswered<'s>(&'s Session);
-
-impl Unanswered<'_> {
-    /// Records that it was answered and that the connection is usable.
-    fn complete(self) {
-        self.0.is_in_doubt.store(false, Ordering::Relaxed);
-    }
-}
-
 #[async_trait::async_trait]
 impl ConnectionTrait for Session {
     fn get_database_backend(&self) -> DbBackend {
@@ -294,19 +287,19 @@ impl ConnectionTrait for Session {
 
     async fn execute_raw(&self, statement: Statement) -> Result<ExecResult, DbErr> {
         let mut driver = self.driver.lock().await;
-        let unanswered = self.start()?;
+        self.start()?;
         let started = self.started();
         let result = driver.execute(&statement).await;
-        self.finish_statement(unanswered, &result);
+        self.finish_statement(&result);
         self.observe(started, &statement, &result);
         result.map_err(|error| DbErr::Exec(RuntimeErr::SqlxError(error.into())))
     }
 
     async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
         let mut driver = self.driver.lock().await;
-        let unanswered = self.start()?;
+        self.start()?;
         let result = driver.send(sql).await;
-        self.finish_statement(unanswered, &result);
+        self.finish_statement(&result);
         result.map_err(|error| DbErr::Exec(RuntimeErr::SqlxError(error.into())))
     }
 
@@ -316,10 +309,10 @@ impl ConnectionTrait for Session {
 
     async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
         let mut driver = self.driver.lock().await;
-        let unanswered = self.start()?;
+        self.start()?;
         let started = self.started();
         let result = driver.rows(&statement).await;
-        self.finish_statement(unanswered, &result);
+        self.finish_statement(&result);
         self.observe(started, &statement, &result);
         result.map_err(query_error)
     }

@@ -51,7 +51,7 @@ fn one_connection(url: &DatabaseUrl) -> Settings {
         is_for_writes: false,
         job_timeout: Some(ANSWER_TIMEOUT),
         lifetimes: None,
-        health: Health::default(),
+        health: Arc::default(),
     }
 }
 

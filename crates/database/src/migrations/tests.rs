@@ -79,7 +79,7 @@ async fn a_migration_of_a_newer_binary_is_unknown() {
     db.execute_unprepared(newer).await.unwrap();
     let newest = status(&db, &SCHEMA).await.unwrap().pop().unwrap();
     assert_eq!(newest, Migration { name: "m9999_from_the_future".into(), state: MigrationState::Unknown });
-    let unknown = "Migration Error: the change m9999_from_the_future belongs to another version of petstore";
+    let unknown = "Migration Error: the change m9999_from_the_future belongs to another version of shop";
     assert_eq!(losses(&db, &SCHEMA, 1).await.unwrap_err().to_string(), unknown);
     assert_eq!(down(&db, &SCHEMA, 1).await.unwrap_err().to_string(), unknown);
 }

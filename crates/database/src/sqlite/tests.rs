@@ -137,8 +137,8 @@ fn the_timeout_of_a_connection_does_not_mention_the_pool() {
 async fn a_missing_store_is_not_created_unasked() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("new.db");
-    assert!(matches!(refusal(&path, AS_IT_IS).await, OpenError::Missing(_)));
-    assert!(matches!(schema::status(&url(&path), &SCHEMA).await, Err(OpenError::Missing(_))));
+    assert!(matches!(refusal(&path, AS_IT_IS).await, OpenError::Missing(..)));
+    assert!(matches!(schema::status(&url(&path), &SCHEMA).await, Err(OpenError::Missing(..))));
     assert!(!path.exists());
 }
 
@@ -239,7 +239,7 @@ async fn the_schema_of_another_version_is_refused_unless_it_only_adds() {
     items.database.close().await;
     schema::down(&url(&path), &SCHEMA, 1).await.unwrap();
     let error = refusal(&path, AS_IT_IS).await;
-    assert!(matches!(error, OpenError::SchemaOlder(_)), "{error}");
+    assert!(matches!(error, OpenError::SchemaOlder(..)), "{error}");
     let all_applied = schema::up(&url(&path), &SCHEMA).await.unwrap();
     assert!(all_applied.iter().all(|migration| migration.state == MigrationState::Applied));
     Database::open(&url(&path), &SCHEMA, AS_IT_IS).await.unwrap();

@@ -6,10 +6,7 @@ use futures_util::{FutureExt, future::join_all};
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::{
-    connection::{Settings, Target},
-    health::Health,
-};
+use crate::connection::{Settings, Target};
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -73,7 +70,7 @@ impl Test {
             is_for_writes: false,
             job_timeout: Some(ANSWER_TIMEOUT),
             lifetimes: None,
-            health: Health::default(),
+            health: Arc::default(),
         });
         let desk =
             Desk { leave: Semaphore::new(0), begun: Semaphore::new(0), panics: AtomicBool::new(false) };
