@@ -6,7 +6,14 @@
 
 // In layers, the highest first: cli, commands, error, process. A module uses those after it.
 mod cli;
-mod commands;
+/// The servers, and the commands that work on their store or on one of their processes.
+mod commands {
+    pub(crate) mod backup;
+    pub(crate) mod health;
+    pub(crate) mod migrate;
+    pub mod servers;
+    pub(crate) mod shell;
+}
 mod error;
 mod process;
 

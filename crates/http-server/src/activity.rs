@@ -12,11 +12,14 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use axum::body::Body as AppBody;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::drain::{DrainState, DrainWatch};
 
 /// Event that an HTTP/1.1 connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +47,7 @@ struct ActivityState {
     waits_for_app: AtomicBool,
     /// Body of the current request.
     body: Mutex<BodyState>,
-    /// Drain flag of the server.
-    is_draining: Arc<AtomicBool>,
+    drain: DrainWatch,
 }
 
 /// Body of the current request of an HTTP/1.1 connection.
@@ -77,13 +79,13 @@ impl Snapshot {
 }
 
 impl Activity {
-    /// Returns the activity of a new connection, to a server that sets `is_draining` when each answer has to
-    /// be the last of its connection.
-    pub(super) fn new(is_draining: Arc<AtomicBool>) -> Self {
+    /// Returns the activity of a new connection, to a server whose drain makes each answer the last of its
+    /// connection.
+    pub(super) fn new(drain: DrainWatch) -> Self {
         let [is_expired, has_unsent, waits_for_app] = [false; 3].map(AtomicBool::new);
         let now = Mutex::new(Snapshot { phase: ConnectionPhase::Idle, requests: 0 });
         let body = Mutex::default();
-        Self(Arc::new(ActivityState { now, is_expired, has_unsent, waits_for_app, body, is_draining }))
+        Self(Arc::new(ActivityState { now, is_expired, has_unsent, waits_for_app, body, drain }))
     }
 
     /// Returns `true` if no request has begun and every answer was handed to the kernel.
@@ -167,7 +169,7 @@ impl RequestInFlight {
     /// Returns `true` if the answer has to be the last one of the connection.
     pub(super) fn is_last(&self) -> bool {
         let shared = &self.activity.0;
-        shared.is_expired.load(Ordering::Relaxed) || shared.is_draining.load(Ordering::Relaxed)
+        shared.is_expired.load(Ordering::Relaxed) || shared.drain.now() != DrainState::Serving
     }
 }
 
@@ -182,25 +184,25 @@ impl Drop for RequestInFlight {
 
 /// Body of an answer, whose end is the end of the request.
 #[derive(Debug)]
-pub(super) struct TrackedBody<B> {
-    body: B,
+pub(super) struct TrackedBody {
+    body: AppBody,
     _in_flight: Option<RequestInFlight>,
 }
 
-impl<B> TrackedBody<B> {
-    pub(super) fn new(body: B, in_flight: Option<RequestInFlight>) -> Self {
+impl TrackedBody {
+    pub(super) fn new(body: AppBody, in_flight: Option<RequestInFlight>) -> Self {
         Self { body, _in_flight: in_flight }
     }
 }
 
-impl<B: Body<Data = Bytes> + Unpin> Body for TrackedBody<B> {
+impl Body for TrackedBody {
     type Data = Bytes;
-    type Error = B::Error;
+    type Error = axum::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         Pin::new(&mut self.body).poll_frame(context)
     }
 
@@ -312,10 +314,11 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for ObservedStream<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drain::DrainControl;
 
     #[test]
     fn a_request_begins_with_its_first_byte_and_ends_with_its_answer() {
-        let activity = Activity::new(Arc::default());
+        let activity = Activity::new(DrainControl::new().watch());
         assert!(activity.now().is_before_first_request());
         assert_eq!(activity.now().phase, ConnectionPhase::Idle);
         activity.byte_received();
@@ -330,7 +333,7 @@ mod tests {
 
     #[test]
     fn two_idle_times_are_distinguished() {
-        let activity = Activity::new(Arc::default());
+        let activity = Activity::new(DrainControl::new().watch());
         drop(activity.request_received());
         let first = activity.now();
         drop(activity.request_received());

@@ -46,7 +46,7 @@ impl Connections {
 
     /// Returns the activity of a new connection.
     pub(super) fn activity(&self) -> Activity {
-        Activity::new(self.drain.is_draining())
+        Activity::new(self.drain.clone())
     }
 
     /// Serves the connection to its end, and then drops the guard that counts it.

@@ -1,10 +1,5 @@
 //! Graceful shutdown of a server, as its connections see it.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
-
 use tokio::{
     sync::watch,
     time::{Duration, Instant, sleep_until},
@@ -29,27 +24,22 @@ pub(super) enum DrainState {
 
 /// Control that changes the step for all connections of a server.
 #[derive(Debug)]
-pub(super) struct DrainControl(watch::Sender<DrainState>, Arc<AtomicBool>);
+pub(super) struct DrainControl(watch::Sender<DrainState>);
 
 /// Observer of the server's step.
 #[derive(Clone, Debug)]
-pub(super) struct DrainWatch {
-    state: watch::Receiver<DrainState>,
-    is_draining: Arc<AtomicBool>,
-}
+pub(super) struct DrainWatch(watch::Receiver<DrainState>);
 
 impl DrainControl {
     pub(super) fn new() -> Self {
-        Self(watch::Sender::new(DrainState::Serving), Arc::default())
+        Self(watch::Sender::new(DrainState::Serving))
     }
 
     pub(super) fn drain(&self) {
-        self.1.store(true, Ordering::Relaxed);
         self.0.send_replace(DrainState::Draining { since: Instant::now() });
     }
 
     pub(super) fn close(&self) {
-        self.1.store(true, Ordering::Relaxed);
         let draining_since = match *self.0.borrow() {
             DrainState::Draining { since } | DrainState::Closing { draining_since: since } => since,
             DrainState::Serving => Instant::now(),
@@ -58,26 +48,21 @@ impl DrainControl {
     }
 
     pub(super) fn watch(&self) -> DrainWatch {
-        DrainWatch { state: self.0.subscribe(), is_draining: Arc::clone(&self.1) }
+        DrainWatch(self.0.subscribe())
     }
 }
 
 impl DrainWatch {
     pub(super) fn now(&self) -> DrainState {
-        *self.state.borrow()
-    }
-
-    /// Returns a flag that is `true` once the drain has begun. Every answer reads it.
-    pub(super) fn is_draining(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.is_draining)
+        *self.0.borrow()
     }
 
     /// Waits for the next step.
     pub(super) async fn next(&mut self) -> DrainState {
-        if self.state.changed().await.is_err() {
+        if self.0.changed().await.is_err() {
             std::future::pending::<()>().await; // the server is gone, and its connections are about to be
         }
-        *self.state.borrow_and_update()
+        *self.0.borrow_and_update()
     }
 
     /// Waits until the closing server closes a connection that has been idle since `idle_since`.

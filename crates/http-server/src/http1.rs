@@ -281,7 +281,7 @@ pub(super) struct Http1Service {
 }
 
 impl Service<Request<Incoming>> for Http1Service {
-    type Response = Response<TrackedBody<Body>>;
+    type Response = Response<TrackedBody>;
     type Error = Infallible;
     type Future = ResponseFuture;
 
@@ -312,7 +312,7 @@ pub(super) struct ResponseFuture {
 }
 
 impl Future for ResponseFuture {
-    type Output = Result<Response<TrackedBody<Body>>, Infallible>;
+    type Output = Result<Response<TrackedBody>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut answer = ready!(Pin::new(&mut self.answer).poll(context));

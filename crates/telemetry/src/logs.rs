@@ -4,24 +4,20 @@
 //! Lines go through a bounded queue to a thread that writes them. While stderr is not read, lines are dropped
 //! and counted, and requests continue.
 
-mod line;
 mod writer;
 
 use std::{
     io::{self, IsTerminal},
     panic,
-    sync::OnceLock,
+    sync::{Arc, OnceLock},
 };
 
 use parking_lot::Mutex;
 use tracing_subscriber::{
-    EnvFilter, Layer, Registry, fmt, layer::SubscriberExt, reload, util::SubscriberInitExt,
+    Layer, Registry, filter::Targets, fmt, layer::SubscriberExt, reload, util::SubscriberInitExt,
 };
 
-use self::{
-    line::{Fields, Timestamp},
-    writer::LogWriter,
-};
+use self::writer::LogWriter;
 use crate::metrics::{Collectors, IntCounter, Sampled, counter};
 
 /// Log of this program, once [`init`] has started it.
@@ -39,8 +35,8 @@ pub enum LogFormat {
 /// Log of a program.
 #[derive(Debug)]
 pub struct Log {
-    writer: LogWriter,
-    directives: reload::Handle<EnvFilter, Registry>,
+    writer: Arc<LogWriter>,
+    directives: reload::Handle<Targets, Registry>,
     /// Directives as they were written.
     filter: Mutex<String>,
 }
@@ -49,12 +45,12 @@ pub struct Log {
 const INVALID_FILTER: &str = "must be one of error, warn, info, debug, trace and off, or several separated \
                               by commas with those of modules, as in info,petstore_core=debug";
 
-/// Parses a filter more strictly than [`EnvFilter`], which accepts any word as the name of a module: `debgu`
+/// Parses a filter more strictly than [`Targets`], which accepts any word as the name of a module: `debgu`
 /// would silence everything but a module of that name.
-fn parse_filter(filter: &str) -> Result<EnvFilter, &'static str> {
+fn parse_filter(filter: &str) -> Result<Targets, &'static str> {
     let directives: Vec<&str> = filter.split(',').map(str::trim).collect();
     if directives.iter().all(|directive| is_directive(directive)) {
-        EnvFilter::try_new(directives.join(",")).map_err(|_| INVALID_FILTER)
+        directives.join(",").parse().map_err(|_| INVALID_FILTER)
     } else {
         Err(INVALID_FILTER)
     }
@@ -89,10 +85,7 @@ pub fn init(filter: &str, format: LogFormat) -> Result<(), &'static str> {
     // A log that cannot be written must not end the service: errors of the writer are dropped.
     let lines = fmt::layer().with_writer(writer.clone()).log_internal_errors(false);
     let lines = match format {
-        LogFormat::Pretty if has_colour(&io::stderr()) => lines.with_ansi(true).boxed(),
-        LogFormat::Pretty => {
-            lines.with_ansi(false).with_timer(Timestamp::default()).fmt_fields(Fields).boxed()
-        }
+        LogFormat::Pretty => lines.with_ansi(has_colour(&io::stderr())).boxed(),
         LogFormat::Json => {
             lines.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
         }

@@ -53,50 +53,44 @@ const LOGS: [&str; 2] = ["-wal", "-journal"];
 pub(crate) fn back_up(settings: &BackupSettings) -> Result<(), CliError> {
     let BackupSettings { file, force, database } = settings;
     let store = sqlite_file(database)?;
-    block_on(
-        "warn",
-        Box::pin(interruptible(async {
-            let there = identity(file).map_err(BackupError::io(file))?;
-            if there.is_some() && identity(&store).map_err(BackupError::io(&store))? == there {
-                return Err(BackupError::Itself(file.clone()).into());
-            }
-            if there.is_some() && !force {
-                return Err(BackupError::Exists(file.clone()).into());
-            }
-            require_no_log(file)?;
-            let copy = PartialFile::create(file, Mode::Owner).map_err(BackupError::io(file))?;
-            backup::copy(&store, &SCHEMA, copy.path()).await?;
-            Ok(copy.complete().map_err(BackupError::io(file))?)
-        })),
-    )?;
+    run(async {
+        let there = identity(file).map_err(BackupError::io(file))?;
+        if there.is_some() && identity(&store).map_err(BackupError::io(&store))? == there {
+            return Err(BackupError::Itself(file.clone()).into());
+        }
+        if there.is_some() && !force {
+            return Err(BackupError::Exists(file.clone()).into());
+        }
+        require_no_log(file)?;
+        let copy = PartialFile::create(file, Mode::Owner).map_err(BackupError::io(file))?;
+        backup::copy(&store, &SCHEMA, copy.path()).await?;
+        Ok(copy.complete().map_err(BackupError::io(file))?)
+    })?;
     Ok(output::print(&format!("wrote {}\n", file.display()))?)
 }
 
 pub(crate) fn restore(settings: &RestoreSettings) -> Result<(), CliError> {
     let RestoreSettings { file, force, database } = settings;
     let store = sqlite_file(database)?;
-    block_on(
-        "warn",
-        Box::pin(interruptible(async {
-            let is_there = identity(&store).map_err(BackupError::io(&store))?.is_some();
-            if is_there && !force {
-                return Err(BackupError::Exists(store.clone()).into());
-            }
-            require_no_log(file)?;
-            fs::create_dir_all(folder_of(&store)).map_err(BackupError::io(&store))?;
-            // The copy is checked, not the backup, which may change meanwhile.
-            let copy = PartialFile::create(&store, Mode::Owner).map_err(BackupError::io(&store))?;
-            let mut backup = File::open(file).map_err(BackupError::io(file))?;
-            io::copy(&mut backup, &mut copy.file()).map_err(BackupError::io(file))?;
-            backup::check(copy.path(), &SCHEMA, file).await?;
-            let owner = if is_there { fs::metadata(&store) } else { fs::metadata(folder_of(&store)) };
-            let owner = owner.map_err(BackupError::io(&store))?;
-            let _ = fchown(copy.file(), Some(owner.uid()), Some(owner.gid())); // only root may, and has to
-            let _lock = if is_there { Some(close(&store).await?) } else { None };
-            require_no_log(&store)?;
-            Ok(copy.complete().map_err(BackupError::io(&store))?)
-        })),
-    )?;
+    run(async {
+        let is_there = identity(&store).map_err(BackupError::io(&store))?.is_some();
+        if is_there && !force {
+            return Err(BackupError::Exists(store.clone()).into());
+        }
+        require_no_log(file)?;
+        fs::create_dir_all(folder_of(&store)).map_err(BackupError::io(&store))?;
+        // The copy is checked, not the backup, which may change meanwhile.
+        let copy = PartialFile::create(&store, Mode::Owner).map_err(BackupError::io(&store))?;
+        let mut backup = File::open(file).map_err(BackupError::io(file))?;
+        io::copy(&mut backup, &mut copy.file()).map_err(BackupError::io(file))?;
+        backup::check(copy.path(), &SCHEMA, file).await?;
+        let owner = if is_there { fs::metadata(&store) } else { fs::metadata(folder_of(&store)) };
+        let owner = owner.map_err(BackupError::io(&store))?;
+        let _ = fchown(copy.file(), Some(owner.uid()), Some(owner.gid())); // only root may, and has to
+        let _lock = if is_there { Some(close(&store).await?) } else { None };
+        require_no_log(&store)?;
+        Ok(copy.complete().map_err(BackupError::io(&store))?)
+    })?;
     Ok(output::print(&format!("restored {}\n", store.display()))?)
 }
 
@@ -134,10 +128,13 @@ fn sqlite_file(database: &DatabaseSettings) -> Result<PathBuf, InvalidSetting> {
 }
 
 /// Runs the work until it ends, or until SIGTERM or SIGINT. Then it leaves nothing behind.
-async fn interruptible(work: impl Future<Output = Result<(), CliError>>) -> Result<(), CliError> {
-    let mut signals = Signals::listen()?;
-    tokio::select! {
-        done = work => done,
-        signal = signals.received() => Err(BackupError::Ended(signal).into()),
-    }
+fn run(work: impl Future<Output = Result<(), CliError>>) -> Result<(), CliError> {
+    let interruptible = async {
+        let mut signals = Signals::listen()?;
+        tokio::select! {
+            done = work => done,
+            signal = signals.received() => Err(BackupError::Ended(signal).into()),
+        }
+    };
+    block_on("warn", Box::pin(interruptible))
 }

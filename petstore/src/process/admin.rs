@@ -48,8 +48,8 @@ pub(crate) struct Health {
 
 impl Health {
     pub(crate) fn new(phase: watch::Receiver<Phase>) -> Self {
-        let metrics = ReadinessMetrics::new();
-        Self { phase, sources: Arc::default(), admin_api: Arc::default(), metrics }
+        let (sources, admin_api, metrics) = Default::default();
+        Self { phase, sources, admin_api, metrics }
     }
 
     /// Returns the metrics.

@@ -11,7 +11,6 @@ use std::{
 };
 
 use parking_lot::{Condvar, Mutex};
-use tracing_subscriber::fmt::MakeWriter;
 
 /// Maximum number of bytes that wait to be written; further lines are dropped. A request's line has about
 /// 300.
@@ -27,14 +26,11 @@ const WRITE_INTERVAL: Duration = Duration::from_millis(4);
 /// Maximum duration of a flush.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Queue of lines for a thread that writes them. Clones write to the same place.
-#[derive(Clone, Debug)]
-pub(super) struct LogWriter(Arc<Shared>);
-
-/// Shared buffer, which the thread takes as a whole. Separate memory for each line, freed by another thread
-/// than the one that allocated it, would cost more than the line.
+/// Queue of lines for a thread that writes them: a shared buffer, which the thread takes as a whole. Separate
+/// memory for each line, freed by another thread than the one that allocated it, would cost more than the
+/// line.
 #[derive(Debug, Default)]
-struct Shared {
+pub(super) struct LogWriter {
     /// Locked for as long as a line takes to copy, and never during a write.
     waiting: Mutex<Waiting>,
     /// Signalled when there are bytes to write.
@@ -64,32 +60,30 @@ enum ThreadState {
 impl LogWriter {
     /// Writes to `sink` until the process ends. Its failures are ignored: a log that cannot be written must
     /// not end the service.
-    pub(super) fn new(sink: impl io::Write + Send + 'static) -> Self {
-        let shared = Arc::new(Shared::default());
-        shared.waiting.lock().thread = ThreadState::Busy;
-        let of_thread = Arc::clone(&shared);
-        if thread::Builder::new().name("log".to_owned()).spawn(move || of_thread.write_all(sink)).is_err() {
-            shared.waiting.lock().thread = ThreadState::Absent;
+    pub(super) fn new(sink: impl io::Write + Send + 'static) -> Arc<Self> {
+        let writer = Arc::new(Self::default());
+        writer.waiting.lock().thread = ThreadState::Busy;
+        let of_thread = Arc::clone(&writer);
+        if thread::Builder::new().name("log".to_owned()).spawn(move || of_thread.write_to(sink)).is_err() {
+            writer.waiting.lock().thread = ThreadState::Absent;
         }
-        Self(shared)
+        writer
     }
 
     /// Returns the number of lines dropped so far.
     pub(super) fn dropped(&self) -> u64 {
-        self.0.dropped.load(Ordering::Relaxed)
+        self.dropped.load(Ordering::Relaxed)
     }
 
     /// Waits until the lines so far are written, for [`FLUSH_TIMEOUT`] at most.
     pub(super) fn flush(&self) {
-        let mut waiting = self.0.waiting.lock();
+        let mut waiting = self.waiting.lock();
         let is_busy =
             |waiting: &mut Waiting| waiting.thread == ThreadState::Busy || !waiting.lines.is_empty();
         // Lines that are not written in time are lost.
-        let _ = self.0.idle.wait_while_for(&mut waiting, is_busy, FLUSH_TIMEOUT);
+        let _ = self.idle.wait_while_for(&mut waiting, is_busy, FLUSH_TIMEOUT);
     }
-}
 
-impl Shared {
     fn push(&self, line: &[u8]) {
         let mut waiting = self.waiting.lock();
         let is_full = waiting.lines.len().saturating_add(line.len()) > MAX_WAITING;
@@ -107,7 +101,7 @@ impl Shared {
     }
 
     /// Writes lines without end, as the thread's work.
-    fn write_all(&self, mut sink: impl io::Write) {
+    fn write_to(&self, mut sink: impl io::Write) {
         let mut batch = Vec::with_capacity(BUFFER);
         loop {
             let mut waiting = self.waiting.lock();
@@ -130,20 +124,12 @@ impl Shared {
 /// Takes one line per write, as the subscriber writes them. It never waits and never fails.
 impl io::Write for &LogWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.push(line);
+        self.push(line);
         Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for LogWriter {
-    type Writer = &'a Self;
-
-    fn make_writer(&'a self) -> &'a Self {
-        self
     }
 }
 
@@ -174,7 +160,7 @@ mod tests {
         let mut expected = Vec::new();
         for number in 0..1_000 {
             let line = format!("line {number}\n");
-            (&writer).write_all(line.as_bytes()).unwrap();
+            (&*writer).write_all(line.as_bytes()).unwrap();
             expected.extend(line.into_bytes());
             if number % 100 == 0 {
                 writer.flush();
@@ -194,7 +180,7 @@ mod tests {
         let blocked = sink.0.lock();
         let start = Instant::now();
         for _ in 0..3 * LINES {
-            (&writer).write_all(&[b'x'; 1_024]).unwrap();
+            (&*writer).write_all(&[b'x'; 1_024]).unwrap();
         }
         let dropped = writer.dropped();
         // The thread may have taken as much as waits.
@@ -209,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_writer_without_a_thread_drops_every_line_without_waiting() {
-        let writer = LogWriter(Arc::default());
+        let writer = LogWriter::default();
         (&writer).write_all(b"line\n").unwrap();
         writer.flush();
         assert_eq!(writer.dropped(), 1);

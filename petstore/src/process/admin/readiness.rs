@@ -4,7 +4,8 @@ use petstore_core::store::Store;
 use petstore_core_client::CoreTransport;
 use petstore_gateway::Gateway;
 use petstore_telemetry::{
-    metrics::{Collectors, IntGauge, IntGaugeVec, gauge, gauges},
+    metrics,
+    metrics::{IntGauge, IntGaugeVec, gauge, gauges},
     parts::{Fault, FaultCause, Part, PartState},
 };
 use serde_json::{Map, Value, json};
@@ -77,42 +78,30 @@ fn state_of(fault: Option<Fault>) -> PartState {
     fault.map_or(PartState::Ok, |fault| fault.state)
 }
 
-/// Metrics of readiness, with the same parts as `/readyz`.
-#[derive(Clone, Debug)]
-pub(super) struct ReadinessMetrics {
-    ready: IntGauge,
-    up: IntGaugeVec,
-    states: IntGaugeVec,
-    causes: IntGaugeVec,
+metrics! {
+    /// Metrics of readiness, with the same parts as `/readyz`.
+    #[derive(Clone, Debug)]
+    pub(super) struct ReadinessMetrics {
+        ready: IntGauge = gauge("petstore_ready", "1 while /readyz answers 200."),
+        up: IntGaugeVec = gauges(
+            "petstore_part_up",
+            "0 while the part is down, 1 while it is ok or degraded.",
+            &["part"],
+        ),
+        states: IntGaugeVec = gauges(
+            "petstore_part_state",
+            "1 for the current state of the part (ok, degraded or down), 0 for the others.",
+            &["part", "state"],
+        ),
+        causes: IntGaugeVec = gauges(
+            "petstore_part_cause",
+            "1 for the reason why the part is not ok, 0 for the others.",
+            &["part", "cause"],
+        ),
+    }
 }
 
 impl ReadinessMetrics {
-    pub(super) fn new() -> Self {
-        Self {
-            ready: gauge("petstore_ready", "1 while /readyz answers 200."),
-            up: gauges(
-                "petstore_part_up",
-                "0 while the part is down, 1 while it is ok or degraded.",
-                &["part"],
-            ),
-            states: gauges(
-                "petstore_part_state",
-                "1 for the current state of the part (ok, degraded or down), 0 for the others.",
-                &["part", "state"],
-            ),
-            causes: gauges(
-                "petstore_part_cause",
-                "1 for the reason why the part is not ok, 0 for the others.",
-                &["part", "cause"],
-            ),
-        }
-    }
-
-    pub(super) fn collectors(&self) -> Collectors {
-        let Self { ready, up, states, causes } = self.clone();
-        vec![Box::new(ready), Box::new(up), Box::new(states), Box::new(causes)]
-    }
-
     pub(super) fn update(&self, readiness: &Readiness) {
         self.ready.set(readiness.takes_requests().into());
         for (part, fault) in &readiness.parts {
