@@ -61,9 +61,9 @@ pub struct DocsPage {
 }
 
 impl DocsPage {
-    fn representation(self) -> Representation {
+    fn representation(self, further: &[Self]) -> Representation {
         let Self { title, description, main, .. } = self;
-        Representation::html(StatusCode::OK, HtmlPage { title, description, main: &main() }.render())
+        finished(StatusCode::OK, &HtmlPage { title, description, main: &main() }.render(), further)
     }
 }
 
@@ -73,6 +73,9 @@ pub(crate) fn routes<S>(further: &[DocsPage]) -> Router<S>
 where
     S: Clone + Send + Sync + 'static,
 {
+    let page = |status, title, main| {
+        finished(status, &HtmlPage { title, description: title, main }.render(), further)
+    };
     let refusal = page(
         StatusCode::METHOD_NOT_ALLOWED,
         "This page is read-only",
@@ -88,14 +91,15 @@ where
             .fallback(async move |headers: HeaderMap| (AppendHeaders([ALLOW]), refusal.page(&headers)))
     };
     let mut router = Router::new();
-    for (path, resource) in resources() {
+    for (path, resource) in resources(further) {
         let methods = get(async move |headers: HeaderMap| resource.page(&headers));
         router = router.route(&path, only_get(methods));
     }
     for &page in further {
-        let made = Arc::<OnceLock<Representation>>::default();
-        let methods =
-            get(async move |headers: HeaderMap| made.get_or_init(|| page.representation()).page(&headers));
+        let (made, further) = (Arc::<OnceLock<Representation>>::default(), further.to_owned());
+        let methods = get(async move |headers: HeaderMap| {
+            made.get_or_init(|| page.representation(&further)).page(&headers)
+        });
         router = router.route(page.path, only_get(methods));
     }
     for path in ["/", "/docs/"] {
@@ -105,9 +109,11 @@ where
     router.route("/docs/{*path}", any(async move |headers: HeaderMap| missing.page(&headers)))
 }
 
-/// Returns a page that replaces another.
-fn page(status: StatusCode, title: &str, main: &str) -> Representation {
-    Representation::html(status, HtmlPage { title, description: title, main }.render())
+/// Returns the page with links to the further pages in its navigation.
+fn finished(status: StatusCode, html: &str, further: &[DocsPage]) -> Representation {
+    let link = |DocsPage { path, title, .. }: &DocsPage| format!("<a href=\"{path}\">{title}</a>");
+    let links: String = further.iter().map(link).collect();
+    Representation::html(status, html.replace("{further}", &links))
 }
 
 /// Returns the first page, with these operations as HTML.
@@ -124,7 +130,7 @@ fn home(operations: &str) -> String {
 }
 
 /// Returns all resources that are made at the start, with their paths.
-fn resources() -> Vec<(String, Representation)> {
+fn resources(further: &[DocsPage]) -> Vec<(String, Representation)> {
     let mut pages =
         vec![("/docs".to_owned(), home("")), (error_pages::INDEX_PATH.to_owned(), error_pages::index())];
     pages.extend(topics::pages().map(|(path, page)| (path.to_owned(), page)));
@@ -138,7 +144,7 @@ fn resources() -> Vec<(String, Representation)> {
         Representation::new(StatusCode::OK, "application/json; charset=utf-8", html::search_index(&pages));
     pages[0].1 = home(&reference::operations(&openapi::document(), "/v1"));
     let mut resources: Vec<_> =
-        pages.into_iter().map(|(path, html)| (path, Representation::html(StatusCode::OK, html))).collect();
+        pages.into_iter().map(|(path, html)| (path, finished(StatusCode::OK, &html, further))).collect();
     resources.push(("/docs/assets/search.json".to_owned(), index));
     for (name, content) in ASSETS {
         resources.push((format!("/docs/assets/{name}"), Representation::asset(name, content)));

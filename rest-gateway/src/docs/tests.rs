@@ -11,7 +11,7 @@ use petstore_proto::{Retry, v1::ErrorReason};
 use tonic::Code;
 
 use super::{
-    ASSETS,
+    ASSETS, DocsPage,
     error_pages::{by_status, explanation, grpc_name},
     resources, routes,
     topics::{capitalized, grouped},
@@ -37,7 +37,7 @@ async fn text(response: Response) -> String {
 
 #[tokio::test]
 async fn every_answer_has_the_security_headers() {
-    let mut asked = resources().into_iter().map(|(path, _)| (Method::GET, path)).collect::<Vec<_>>();
+    let mut asked = resources(&[]).into_iter().map(|(path, _)| (Method::GET, path)).collect::<Vec<_>>();
     asked.extend([
         (Method::GET, "/docs/nothing".into()),
         (Method::POST, "/docs".into()),
@@ -91,7 +91,7 @@ async fn pages_scripts_styles_and_pictures_have_their_content_type() {
 
 #[tokio::test]
 async fn pages_have_no_inline_script_or_style_and_load_nothing_from_elsewhere() {
-    for (path, _) in resources().into_iter().filter(|(path, _)| !path.starts_with("/docs/assets/")) {
+    for (path, _) in resources(&[]).into_iter().filter(|(path, _)| !path.starts_with("/docs/assets/")) {
         let page = text(get(&path).await).await;
         for forbidden in ["<style", " style=", " onclick=", "javascript:", "http://", "https://", "src=\"//"]
         {
@@ -102,7 +102,9 @@ async fn pages_have_no_inline_script_or_style_and_load_nothing_from_elsewhere() 
             page.matches("<script").count(),
             scripts.iter().map(|script| page.matches(script).count()).sum::<usize>()
         );
-        for placeholder in ["{main}", "{title}", "{rows}", "{plans}", "{operations}", "{content}", "<!--"] {
+        for placeholder in
+            ["{main}", "{title}", "{rows}", "{plans}", "{operations}", "{content}", "{further}", "<!--"]
+        {
             assert!(!page.contains(placeholder), "{path} has {placeholder}");
         }
     }
@@ -110,9 +112,7 @@ async fn pages_have_no_inline_script_or_style_and_load_nothing_from_elsewhere() 
 
 #[tokio::test]
 async fn every_link_to_a_page_or_asset_resolves() {
-    /// Page that the program adds.
-    const ADDED: &str = "/docs/admin";
-    let known: BTreeSet<String> = resources().into_iter().map(|(path, _)| path).collect();
+    let known: BTreeSet<String> = resources(&[]).into_iter().map(|(path, _)| path).collect();
     for path in known.iter().filter(|path| !path.starts_with("/docs/assets/")) {
         let page = text(get(path).await).await;
         let links = page
@@ -121,7 +121,7 @@ async fn every_link_to_a_page_or_asset_resolves() {
             .skip(1)
             .filter_map(|rest| rest.split(['"', '#']).next());
         for link in links.filter(|link| link.starts_with("/docs")) {
-            assert!(link == ADDED || known.contains(link), "{path} links to {link}");
+            assert!(known.contains(link), "{path} links to {link}");
         }
     }
     for (path, script) in ASSETS.iter().filter(|(name, _)| name.ends_with("js")) {
@@ -135,8 +135,19 @@ async fn every_link_to_a_page_or_asset_resolves() {
 }
 
 #[tokio::test]
+async fn a_further_page_is_in_the_navigation_of_every_page() {
+    let (path, title, description) = ("/docs/more", "More", "More");
+    let router: Router = routes(&[DocsPage { path, title, description, main: || "<main></main>".into() }]);
+    for path in ["/docs", "/docs/limits", "/docs/more", "/docs/none"] {
+        let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+        let page = text(router.clone().oneshot(request).await.unwrap()).await;
+        assert_eq!(page.matches("<a href=\"/docs/more\">More</a>").count(), 1, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn every_anchor_resolves() {
-    for (path, _) in resources().into_iter().filter(|(path, _)| !path.starts_with("/docs/assets/")) {
+    for (path, _) in resources(&[]).into_iter().filter(|(path, _)| !path.starts_with("/docs/assets/")) {
         let page = text(get(&path).await).await;
         for anchor in page.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next()) {
             assert!(page.contains(&format!("id=\"{anchor}\"")), "{path} has nothing called {anchor}");
@@ -248,7 +259,7 @@ async fn the_search_index_has_the_text_of_every_page() {
     let index: Vec<serde_json::Value> =
         serde_json::from_str(&text(get("/docs/assets/search.json").await).await).unwrap();
     let (pages, _): (Vec<_>, Vec<_>) =
-        resources().into_iter().map(|(path, _)| path).partition(|path| !path.starts_with("/docs/assets/"));
+        resources(&[]).into_iter().map(|(path, _)| path).partition(|path| !path.starts_with("/docs/assets/"));
     assert_eq!(index.iter().map(|page| page["path"].as_str().unwrap()).collect::<Vec<_>>(), pages);
     let paging = index.iter().find(|page| page["path"] == "/docs/paging").unwrap();
     assert_eq!(paging["title"], "Paging");
