@@ -39,9 +39,9 @@ impl Core {
 
     async fn sweep(&self) {
         let (store, now) = (&self.store, self.clock.now());
-        sweep("old request ids", BATCH, || store.forget_expired_requests(now, BATCH)).await;
-        sweep("old refusals", 1, || store.forget_old_refusals(now, BATCH)).await;
-        sweep("old counts of usage", 1, || store.forget_old_minutes(now)).await;
+        sweep("old request ids", BATCH, || store.catalogue.forget_expired_requests(now, BATCH)).await;
+        sweep("old refusals", 1, || store.accounts.forget_old_refusals(now, BATCH)).await;
+        sweep("old counts of usage", 1, || store.accounts.forget_old_minutes(now)).await;
     }
 }
 

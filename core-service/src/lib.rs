@@ -1,9 +1,13 @@
 //! The core of the Animal Store Service: it keeps the pets, the accounts and their API keys, and serves them
 //! over gRPC.
 //!
-//! - [`domain`]: the types and their rules. Pure.
-//! - [`store`]: the database. No other module names `SeaORM`.
-//! - [`grpc`]: one method per rpc: parse, call, answer. No other module names tonic.
+//! - [`catalogue`]: pets and orders, all that a service with other resources replaces.
+//! - [`accounts`]: accounts, keys, plans, bans, the change feed and usage.
+//! - [`server`]: the services of both, on a socket or in memory.
+//!
+//! Each of the first two has its types and rules, which are pure; `store`, which alone uses `SeaORM`; and
+//! `grpc`, which alone uses tonic, with one function per method: it parses, calls and answers. [`domain`] has
+//! the values and errors that they share.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,9 +18,13 @@ use petstore_telemetry::metrics::Collectors;
 use petstore_telemetry::traces::Traces;
 use tokio::sync::{OnceCell, Semaphore};
 
+pub mod accounts;
 mod background;
+pub mod catalogue;
+mod columns;
 pub mod domain;
-pub mod grpc;
+mod grpc;
+pub mod server;
 pub mod store;
 
 use domain::PetStoreError;
@@ -49,8 +57,8 @@ impl Core {
             clock,
             environment: None,
             store_name: Arc::default(),
-            calls: grpc::calls(),
-            chunks: Arc::new(Semaphore::new(grpc::CHUNKS)),
+            calls: server::calls(),
+            chunks: Arc::new(Semaphore::new(server::CHUNKS)),
             import_idle_timeout: IMPORT_IDLE_TIMEOUT,
         }
     }

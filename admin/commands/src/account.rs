@@ -5,7 +5,7 @@ use clap::{
     builder::{NonEmptyStringValueParser, PossibleValuesParser},
 };
 use petstore_command_line::output::{Column, Confirmation, column};
-use petstore_core::domain::Plan;
+use petstore_core::accounts::Plan;
 use petstore_settings::value::whole_number;
 use serde_json::{Value, json};
 

@@ -8,7 +8,7 @@ use petstore_admin_service::Administration;
 use petstore_api_key::OperatorToken;
 use petstore_clock::Clock;
 use petstore_command_line::RuntimeError;
-use petstore_core::{Core, grpc, store::Store};
+use petstore_core::{Core, server, store::Store};
 use petstore_core_client::CoreTransport;
 use petstore_database::{Database, OpenOptions};
 use petstore_settings::{CoreAddressSettings, DatabaseSettings, InvalidSetting, secret_file};
@@ -43,7 +43,7 @@ impl RemoteCore for CoreAddressSettings {
     }
 
     fn in_memory(core: Core) -> CoreTransport {
-        CoreTransport::new(grpc::in_memory(grpc::services(&core)))
+        CoreTransport::new(server::in_memory(server::services(&core)))
     }
 }
 
@@ -70,7 +70,7 @@ impl RemoteCore for OperatorCoreSettings {
 
     /// The calls of `AdminService` are those of the operator `local`.
     fn in_memory(core: Core) -> CoreTransport {
-        CoreTransport::new(grpc::in_memory(Administration::new(core).services_as_local_operator()))
+        CoreTransport::new(server::in_memory(Administration::new(core).services_as_local_operator()))
     }
 }
 

@@ -1,6 +1,9 @@
 //! `petstore.admin.v1.AdminService`: one file for each kind of resource.
 
-use petstore_core::{Core, grpc, grpc::of_operators};
+use petstore_core::{
+    Core,
+    server::{self, of_operators},
+};
 use petstore_grpc_server::Method;
 use petstore_proto::admin::v1::{
     self as pb,
@@ -44,7 +47,7 @@ impl Administration {
         const MAX_MESSAGE: usize = of_operators("").max_message;
         let service = AdminServiceServer::new(self.clone());
         let service = service.max_decoding_message_size(MAX_MESSAGE).max_encoding_message_size(MAX_MESSAGE);
-        grpc::services(&self.core).add_service(service)
+        server::services(&self.core).add_service(service)
     }
 
     /// Returns these services for a program that has the store itself, and so needs no token: its calls are

@@ -6,9 +6,7 @@ use petstore_api_key::Environment;
 use petstore_grpc_server::CallFault;
 use petstore_proto::{ErrorCode, admin::v1::AdminErrorReason as A, errors, v1::ErrorReason as R};
 
-use super::{
-    AccountName, BatchViolations, KeyId, KeyState, OrderId, OrderStatus, PetId, Violation, Violations,
-};
+use super::{BatchViolations, Violation, Violations};
 
 /// Underlying error: for the log, never for the caller.
 pub type Cause = Box<dyn Error + Send + Sync>;
@@ -41,45 +39,45 @@ errors! {
         RequestInProgress => R::IdempotencyInProgress.code(),
         /// No such pet.
         #[error("there is no pet with the id {0}")]
-        PetNotFound(PetId) => R::PetNotFound.code(),
+        PetNotFound(i64) => R::PetNotFound.code(),
         /// No such order.
         #[error("there is no order with the id {0}")]
-        OrderNotFound(OrderId) => R::OrderNotFound.code(),
+        OrderNotFound(i64) => R::OrderNotFound.code(),
         /// A transition that the order's status does not allow.
         #[error("order {id} is {from} and cannot become {to}")]
         InvalidOrderTransition {
             /// The order.
-            id: OrderId,
+            id: i64,
             /// Current status.
-            from: OrderStatus,
+            from: String,
             /// Requested status.
-            to: OrderStatus,
+            to: String,
         } => R::InvalidOrderTransition.code(),
         /// An account with this name exists.
         #[error("there is already an account {0}")]
-        AccountExists(AccountName) => A::AccountExists.code(),
+        AccountExists(String) => A::AccountExists.code(),
         /// No such account.
         #[error("there is no account {0}")]
-        AccountNotFound(AccountName) => A::AccountNotFound.code(),
+        AccountNotFound(String) => A::AccountNotFound.code(),
         /// No account with this identifier.
         #[error("there is no account with the id {0}")]
         AccountIdNotFound(i64) => A::AccountNotFound.code(),
         /// No such key.
         #[error("there is no key {0}")]
-        KeyNotFound(KeyId) => A::KeyNotFound.code(),
+        KeyNotFound(String) => A::KeyNotFound.code(),
         /// A key that can no longer be used, so that there is nothing to rotate or ban.
         #[error("key {id} is {state}, which is final")]
         KeyNotActive {
             /// The key.
-            id: KeyId,
+            id: String,
             /// The key's state.
-            state: KeyState,
+            state: String,
         } => A::KeyNotActive.code(),
         /// A key of another installation than the operator intended.
         #[error("key {id} belongs to {environment}")]
         KeyOfAnotherEnvironment {
             /// The key.
-            id: KeyId,
+            id: String,
             /// Its environment.
             environment: Environment,
         } => A::KeyOfAnotherEnvironment.code(),

@@ -55,3 +55,47 @@ impl fmt::Display for Violations {
         Ok(())
     }
 }
+
+/// Violations in the pets of a batch. `Display` reads as a sentence: `requests[17].name must not be blank`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BatchViolations {
+    /// The first invalid pets, by their index in the batch.
+    named: Vec<(usize, Violations)>,
+    /// Number of further invalid pets.
+    more: usize,
+}
+
+impl BatchViolations {
+    /// Lists the first ten invalid pets, and counts the others: an answer of a few KiB, which every client
+    /// accepts as metadata.
+    pub(crate) fn add(&mut self, index: usize, violations: Violations) {
+        if self.named.len() < 10 { self.named.push((index, violations)) } else { self.more += 1 }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.named.is_empty()
+    }
+
+    /// Returns each listed violation: the member, such as `requests[17].name`, and the rule.
+    pub fn iter(&self) -> impl Iterator<Item = (String, &'static str)> {
+        self.named.iter().flat_map(|(index, violations)| {
+            violations.iter().map(move |violation| {
+                let Violation { field, rule } = violation;
+                (format!("requests[{index}].{field}"), *rule)
+            })
+        })
+    }
+}
+
+impl fmt::Display for BatchViolations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (field, rule)) in self.iter().enumerate() {
+            write!(f, "{}{field} {rule}", if index == 0 { "" } else { "; " })?;
+        }
+        match self.more {
+            0 => Ok(()),
+            1 => f.write_str("; and one more pet is not allowed"),
+            more => write!(f, "; and {more} more pets are not allowed"),
+        }
+    }
+}

@@ -14,7 +14,7 @@ macro_rules! methods {
     ($(
         $name:ident $path:literal $callers:ident $class:ident $size:ident $timeout:expr;
     )*) => {
-        $(pub(super) static $name: Method = Method {
+        $(pub(crate) static $name: Method = Method {
             path: $path,
             callers: $callers,
             class: $class,
@@ -23,7 +23,7 @@ macro_rules! methods {
         };)*
 
         /// Every method, and then the remaining methods of the services.
-        pub(super) static METHODS: Methods = Methods { rows: &[$(&$name),*], rest: &UNKNOWN };
+        pub(crate) static METHODS: Methods = Methods { rows: &[$(&$name),*], rest: &UNKNOWN };
     };
 }
 
@@ -60,12 +60,12 @@ pub const fn of_operators(path: &'static str) -> Method {
 }
 
 /// Returns `true` if gateways call the method in batches, whose messages have a size of their own.
-pub(super) fn is_batched(method: &Method) -> bool {
+pub(crate) fn is_batched(method: &Method) -> bool {
     matches!(method.class, Read | Write) && method.max_message <= LIMITS.message
 }
 
 /// Returns the methods that gateways call.
-pub(super) fn all_of_gateways() -> impl Iterator<Item = &'static Method> {
+pub(crate) fn all_of_gateways() -> impl Iterator<Item = &'static Method> {
     let is_called = |method: &&&Method| is_batched(method) || matches!(method.class, Internal | Batch);
     METHODS.rows.iter().filter(is_called).copied()
 }

@@ -52,7 +52,10 @@ mod tests {
     use tonic_types::StatusExt;
 
     use super::*;
-    use crate::domain::{Batch, NewPet, OrderId, OrderStatus, PetId, PetStatus, RawPet, Violations};
+    use crate::{
+        catalogue::{Batch, NewPet, OrderStatus, PetStatus, RawPet},
+        domain::Violations,
+    };
 
     /// Returns the status as a call answers it.
     fn to_status(error: &PetStoreError) -> Status {
@@ -67,9 +70,9 @@ mod tests {
     fn every_failure_has_its_code_and_reason() {
         use PetStoreError as E;
         let transition = E::InvalidOrderTransition {
-            id: OrderId(7),
-            from: OrderStatus::Placed,
-            to: OrderStatus::Delivered,
+            id: 7,
+            from: OrderStatus::Placed.to_string(),
+            to: OrderStatus::Delivered.to_string(),
         };
         let cases: [(PetStoreError, Code, &str); 13] = [
             (E::Invalid(violations()), Code::InvalidArgument, "VALIDATION_FAILED"),
@@ -78,8 +81,8 @@ mod tests {
             (E::InvalidIdempotencyKey(PetStatus::UNKNOWN), Code::InvalidArgument, "INVALID_IDEMPOTENCY_KEY"),
             (E::IdempotencyKeyReused, Code::AlreadyExists, "IDEMPOTENCY_KEY_REUSED"),
             (E::RequestInProgress, Code::Aborted, "IDEMPOTENCY_IN_PROGRESS"),
-            (E::PetNotFound(PetId(7)), Code::NotFound, "PET_NOT_FOUND"),
-            (E::OrderNotFound(OrderId(7)), Code::NotFound, "ORDER_NOT_FOUND"),
+            (E::PetNotFound(7), Code::NotFound, "PET_NOT_FOUND"),
+            (E::OrderNotFound(7), Code::NotFound, "ORDER_NOT_FOUND"),
             (transition, Code::FailedPrecondition, "INVALID_ORDER_TRANSITION"),
             (E::Unavailable("secret".into()), Code::Unavailable, "UNAVAILABLE"),
             (CallFault::Overloaded.into(), Code::Unavailable, "OVERLOADED"),

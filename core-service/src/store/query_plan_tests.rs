@@ -11,12 +11,13 @@ use petstore_database::testing::Connections;
 use sea_orm::{ConnectionTrait, DbBackend, Statement};
 
 use super::{
-    MinutesOf, Store,
+    Store,
     test_support::{new_database, new_file, open_file},
 };
-use crate::domain::{
-    AccountId, Day, IdempotencyKey, KEPT, KeyId, ListOrders, ListPets, Minute, NewPet, OrderId, OrderStatus,
-    PageSize, PetId, PetStatus,
+use crate::{
+    accounts::{AccountId, Day, KeyId, Minute, store::MinutesOf},
+    catalogue::{IdempotencyKey, ListOrders, ListPets, NewPet, OrderId, OrderStatus, PetId, PetStatus},
+    domain::PageSize,
 };
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
@@ -123,37 +124,40 @@ fn rows(engine: DbBackend, first: i64, last: i64, last_name: i64) -> Vec<String>
 async fn make_calls(store: &Store) {
     for status in [None, Some(PetStatus::Available)] {
         for after in [None, Some(PetId(9)), Some(PetId(ROWS - 1_000))] {
-            store.list_pets(ListPets { size: PageSize::MAX, after, status }).await.unwrap();
+            store.catalogue.list_pets(ListPets { size: PageSize::MAX, after, status }).await.unwrap();
         }
     }
     for after in [None, Some(OrderId(9)), Some(OrderId(ROWS - 1_000))] {
-        store.list_orders(ListOrders { size: PageSize::MAX, after }).await.unwrap();
+        store.catalogue.list_orders(ListOrders { size: PageSize::MAX, after }).await.unwrap();
     }
-    store.find_pet(PetId(7)).await.unwrap().unwrap();
-    store.find_order(OrderId(7)).await.unwrap().unwrap();
-    store.advance_order(OrderId(7), OrderStatus::Approved).await.unwrap();
+    store.catalogue.find_pet(PetId(7)).await.unwrap().unwrap();
+    store.catalogue.find_order(OrderId(7)).await.unwrap().unwrap();
+    store.catalogue.advance_order(OrderId(7), OrderStatus::Approved).await.unwrap();
 
     let name = IdempotencyKey::parse("once").unwrap().unwrap();
     let rex = NewPet::named("Rex");
-    let later = NOW.plus(KEPT.idempotency_keys);
+    let later = NOW.plus(IdempotencyKey::KEPT);
     for (now, replayed) in [(NOW, false), (NOW, true), (later, false)] {
-        assert_eq!(store.insert_pet_once(&name, rex.clone(), now).await.unwrap().replayed, replayed);
+        assert_eq!(
+            store.catalogue.insert_pet_once(&name, rex.clone(), now).await.unwrap().replayed,
+            replayed
+        );
     }
-    store.forget_expired_requests(UnixMillis(later.0 + 100_000), 1_000).await.unwrap();
+    store.catalogue.forget_expired_requests(UnixMillis(later.0 + 100_000), 1_000).await.unwrap();
 
-    store.resolve_keys(&[KeyDigest([7; 32])], Some(Environment::Production), NOW).await.unwrap();
+    store.accounts.resolve_keys(&[KeyDigest([7; 32])], Some(Environment::Production), NOW).await.unwrap();
     let digests = [1, 2, 3, 4, 5].map(|number| KeyDigest([number; 32]));
-    store.resolve_keys(&digests, Some(Environment::Production), NOW).await.unwrap();
-    store.resolve_key(KeyId::generate(NOW), NOW).await.unwrap();
-    store.changes_after(ROWS - 10, 100).await.unwrap();
-    store.record_key_use(&[("key 7".to_owned(), NOW)]).await.unwrap();
-    store.usage_by_day(Some(AccountId(7)), Day(90), "gateway").await.unwrap();
+    store.accounts.resolve_keys(&digests, Some(Environment::Production), NOW).await.unwrap();
+    store.accounts.resolve_key(KeyId::generate(NOW), NOW).await.unwrap();
+    store.accounts.changes_after(ROWS - 10, 100).await.unwrap();
+    store.accounts.record_key_use(&[("key 7".to_owned(), NOW)]).await.unwrap();
+    store.accounts.usage_by_day(Some(AccountId(7)), Day(90), "gateway").await.unwrap();
 
     let of_account = MinutesOf { account: Some(AccountId(7)), ..MinutesOf::default() };
-    store.usage_by_minute(of_account, Minute(90), 1_440).await.unwrap();
-    store.usage_by_minute(MinutesOf::default(), Minute(99), 1_440).await.unwrap();
-    store.refusals_of_request("request 7").await.unwrap();
-    store.refusals_of_account(AccountId(7), NOW).await.unwrap();
+    store.accounts.usage_by_minute(of_account, Minute(90), 1_440).await.unwrap();
+    store.accounts.usage_by_minute(MinutesOf::default(), Minute(99), 1_440).await.unwrap();
+    store.accounts.refusals_of_request("request 7").await.unwrap();
+    store.accounts.refusals_of_account(AccountId(7), NOW).await.unwrap();
 }
 
 /// Returns the statements that the calls send, without those that only insert.
@@ -253,7 +257,7 @@ async fn outdated_statistics_are_removed_when_a_file_is_opened() {
 
     let new = open_file(folder.path()).await;
     // A process that had the file open all the time notices with its next statement.
-    old.insert_pet(NewPet::named("Rex")).await.unwrap();
+    old.catalogue.insert_pet(NewPet::named("Rex")).await.unwrap();
     for (who, connection) in
         [("new", new.database.writer()), ("new", new.database.reader()), ("old", old.database.writer())]
     {

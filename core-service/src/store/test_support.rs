@@ -15,8 +15,12 @@ use petstore_test_servers::{
 use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, metric};
 use tempfile::TempDir;
 
-use super::{SCHEMA, Store, accounts, bans, keys};
-use crate::domain::{Account, AccountName, ApiKeyRecord, Ban, IssuedKey, KeyId, PetStoreError, Plan, Remark};
+use super::{SCHEMA, Store};
+use crate::{
+    accounts::store::{accounts, bans, keys},
+    accounts::{Account, AccountName, ApiKeyRecord, Ban, IssuedKey, KeyId, Plan, Remark},
+    domain::PetStoreError,
+};
 
 const MIGRATE: OpenOptions = OpenOptions { migrate: true, quick_check: true };
 
@@ -76,9 +80,9 @@ impl Store {
     pub(crate) fn observe(&mut self, observe: impl Fn(&metric::Info<'_>) + Send + Sync + 'static) {
         let observe: Observe = Arc::new(observe);
         self.database.observe(&observe);
-        self.gets.primary().observe(&observe);
-        self.lists.primary().observe(&observe);
-        self.creates.observe(&observe);
+        self.accounts = self.accounts.clone().on(self.database.clone());
+        self.catalogue = self.catalogue.clone().on(self.database.clone());
+        self.catalogue.observe(&observe);
     }
 
     /// Sends a statement that bypasses all guarantees of the store.

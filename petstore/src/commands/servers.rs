@@ -5,7 +5,7 @@ use std::sync::Arc;
 use petstore_admin_service::Administration;
 use petstore_api_key::{ApiKey, OperatorToken};
 use petstore_clock::Clock;
-use petstore_core::{Core, grpc};
+use petstore_core::{Core, server};
 use petstore_core_client::CoreTransport;
 use petstore_gateway::Gateway;
 
@@ -104,9 +104,9 @@ pub async fn start_service(settings: ServeSettings, clock: Clock) -> Result<Proc
     let limiter = process.rate_limiter(redis, &settings.limiter, &clock).await;
     let core = Core::new(store, clock.clone()).for_environment(environment).traced(traces.clone());
     let services = Administration::new(core.clone()).services();
-    let transport = CoreTransport::new(grpc::in_memory(services.clone()));
+    let transport = CoreTransport::new(server::in_memory(services.clone()));
     let (options, in_process) =
-        (settings.edge.gateway(environment, traces), Arc::new(grpc::in_process(&core)));
+        (settings.edge.gateway(environment, traces), Arc::new(server::in_process(&core)));
     let gateway = Gateway::new(options, transport, Some(in_process), limiter, clock);
     gateway.ask_core_once().await;
     process.serve_grpc(grpc, &settings.grpc, security, core, services);

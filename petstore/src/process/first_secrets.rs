@@ -91,7 +91,7 @@ impl FirstSecret {
     /// Returns `true` if the store has no secret of this kind yet.
     async fn is_missing(&self, store: &Store) -> Result<bool, AdminError> {
         match self {
-            Self::ApiKey(_) => Ok(!store.has_accounts().await?),
+            Self::ApiKey(_) => Ok(!store.accounts().has_accounts().await?),
             Self::OperatorToken(_) => Ok(!AdminStore::new(store).has_operators().await?),
         }
     }
@@ -99,7 +99,7 @@ impl FirstSecret {
     /// Returns `true` if the store has this secret.
     async fn is_known(&self, store: &Store) -> Result<bool, AdminError> {
         match self {
-            Self::ApiKey(key) => Ok(store.has_key(key).await?),
+            Self::ApiKey(key) => Ok(store.accounts().has_key(key).await?),
             Self::OperatorToken(token) => AdminStore::new(store).has_token(token).await,
         }
     }
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(file, folder.path().join("first-api-key"));
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
         let key = ApiKey::parse(fs::read_to_string(&file).unwrap().trim_end()).unwrap();
-        assert!(store.has_key(&key).await.unwrap());
+        assert!(store.accounts().has_key(&key).await.unwrap());
         assert_eq!(made(&store, &url).await.unwrap(), None, "the store is no longer new");
         assert_eq!(names(&folder), ["first-api-key"]);
     }
@@ -297,7 +297,7 @@ mod tests {
 
         let refusal = made(&store, &url).await.unwrap_err().to_string();
         assert!(refusal.contains("first-api-key"), "{refusal}");
-        assert!(!store.has_accounts().await.unwrap());
+        assert!(!store.accounts().has_accounts().await.unwrap());
     }
 
     #[tokio::test]
@@ -330,7 +330,7 @@ mod tests {
             let file = made(&store, &url).await.unwrap().unwrap();
             let kept = ApiKey::parse(fs::read_to_string(file).unwrap().trim_end()).unwrap();
             assert_eq!(kept.expose() == generated.expose(), is_committed, "{draft:?} {secret:?}");
-            assert!(store.has_key(&kept).await.unwrap());
+            assert!(store.accounts().has_key(&kept).await.unwrap());
             assert_eq!(names(&folder), ["first-api-key"], "{draft:?} {secret:?}");
         }
     }
@@ -348,7 +348,7 @@ mod tests {
         let refusal = made(&store, &url).await.unwrap_err();
         assert!(matches!(refusal, ProcessError::FirstSecret { source: FirstSecretError::InTheWay, .. }));
         assert_eq!(fs::read(&file).unwrap(), key);
-        assert!(!store.has_accounts().await.unwrap());
+        assert!(!store.accounts().has_accounts().await.unwrap());
 
         fs::rename(&file, folder.path().join("petstore.db.first-api-key")).unwrap();
         let new = made(&store, &url).await.unwrap().unwrap();

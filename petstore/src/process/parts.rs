@@ -7,7 +7,7 @@ use parking_lot::RwLock;
 use petstore_admin_web::DOCS_PAGE;
 use petstore_clock::Clock;
 use petstore_command_line::partial_file::folder_of;
-use petstore_core::{Core, grpc, store::Store};
+use petstore_core::{Core, server, store::Store};
 use petstore_core_client::CoreTransport;
 use petstore_database::DatabaseUrl;
 use petstore_gateway::{Gateway, RestApp};
@@ -168,7 +168,7 @@ impl Process {
             });
         }
         self.addresses.grpc = Some(addr);
-        self.sources.core = Some(CoreTransport::new(grpc::in_memory(services.clone())));
+        self.sources.core = Some(CoreTransport::new(server::in_memory(services.clone())));
         self.metrics.add(core.metrics());
         let background = core.clone();
         self.add("the core's background work", Phase::ClosingBackground, |end| {
@@ -181,7 +181,7 @@ impl Process {
         };
         self.add("the gRPC port", Phase::ClosingGrpc, |end| {
             Box::pin(async move {
-                let ended = grpc::serve(listener, security, &core, services, end, limits).await;
+                let ended = server::serve(listener, security, &core, services, end, limits).await;
                 let removed = spawn_blocking(|| drop(file)).await;
                 ended.and(removed.map_err(io::Error::other))
             })

@@ -9,7 +9,7 @@ use petstore::{
 use petstore_admin_service::{domain::Actor, store::AdminStore};
 use petstore_api_key::Environment;
 use petstore_clock::Clock;
-use petstore_core::domain::{AccountName, Plan, Quota};
+use petstore_core::accounts::{AccountName, Plan, Quota};
 use petstore_settings::{GrpcAddr, from_flags};
 use petstore_testkit::{
     Client, eventually,

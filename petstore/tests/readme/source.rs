@@ -181,6 +181,15 @@ fn no_modules_beside_each_other_import_each_other_in_a_circle() {
     assert!(imports > 300, "only {imports} imports were found");
 }
 
+#[test]
+fn the_catalogue_and_the_accounts_of_the_core_do_not_know_each_other() {
+    let needs = needs(&modules("core-service"));
+    for (area, other) in [("catalogue", "accounts"), ("accounts", "catalogue")] {
+        let [area, other] = [area, other].map(|name| vec![name.to_owned()]);
+        assert!(needs[&area].len() > 2 && !needs[&area].contains(&other), "{:?}", needs[&area]);
+    }
+}
+
 /// Returns the types that a file declares for its whole crate or for others.
 fn declared_types(code: &str) -> impl Iterator<Item = &str> {
     code.lines().map(str::trim_start).filter_map(|line| {

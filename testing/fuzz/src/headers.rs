@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use http::{HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION};
 use petstore_api_key::{ApiKey, Environment, OperatorToken, redact};
 use petstore_client_address::{ClientAddress, TrustedProxies};
-use petstore_core::domain::IdempotencyKey;
+use petstore_core::catalogue::IdempotencyKey;
 
 /// Returns a field for each line. `None` if HTTP does not allow one of the values.
 fn fields(name: &HeaderName, lines: &[u8]) -> Option<HeaderMap> {

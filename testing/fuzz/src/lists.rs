@@ -4,8 +4,9 @@ use percent_encoding::percent_decode_str;
 use petstore_admin_service::domain::fuzz_page_token;
 use petstore_api_key::{List, PageToken};
 use petstore_core::{
-    domain::{ListOrders, ListPets, PageSize, PetStoreError},
-    grpc::fuzz_list,
+    catalogue::fuzz_list,
+    catalogue::{ListOrders, ListPets},
+    domain::{PageSize, PetStoreError},
 };
 use petstore_gateway::fuzz_query;
 use petstore_proto::v1::{ListPetsRequest, PetStatus};

@@ -1,6 +1,6 @@
 //! Target of replies of Redis: bytes of its protocol (RESP).
 
-use petstore_core::domain::Quota;
+use petstore_core::accounts::Quota;
 use petstore_rate_limit::{Decision, LimitStatus, Outcome, fuzz_reply};
 
 const QUOTA: Quota = Quota { per_minute: 60, per_day: 1_000 };

@@ -44,7 +44,7 @@ pub use certificates::{Authority, Certificate};
 pub use client::{Client, Session};
 pub use installation::{Exit, Installation, Server};
 pub use petstore_admin_service::domain::Role;
-pub use petstore_core::domain::Plan;
+pub use petstore_core::accounts::Plan;
 pub use petstore_test_servers::{Engine, eventually, faults, free_port, servers};
 pub use random::Random;
 pub use shop::{SharedCounters, TestShop};

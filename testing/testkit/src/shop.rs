@@ -26,7 +26,7 @@ use petstore_admin_service::{
 use petstore_api_key::Environment;
 use petstore_clock::{Clock, ManualClock, UnixMillis};
 use petstore_core::{
-    domain::{AccountName, AccountUpdate, IssuedKey, KeyId, NewExpiry, Plan, PlanUpdate, Quota, Remark},
+    accounts::{AccountName, AccountUpdate, IssuedKey, KeyId, NewExpiry, Plan, PlanUpdate, Quota, Remark},
     store::Store,
 };
 use petstore_settings::{GrpcAddr, from_flags};
@@ -315,7 +315,7 @@ impl TestShop {
 
     /// Returns the number of bans in the store.
     pub async fn bans(&self) -> usize {
-        let bans = self.store().list_bans(self.clock.now(), None, None, None).await;
+        let bans = self.store().accounts().list_bans(self.clock.now(), None, None, None).await;
         bans.expect("the store answers").0.len()
     }
 

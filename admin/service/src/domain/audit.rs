@@ -1,8 +1,9 @@
 //! Events of the audit log: the changes made by operators.
 
 use petstore_clock::UnixMillis;
-use petstore_core::domain::{
-    Account, AccountId, AccountName, ApiKeyRecord, Ban, BanOrigin, KeyId, PageSize, Remark,
+use petstore_core::{
+    accounts::{Account, AccountId, AccountName, ApiKeyRecord, Ban, BanOrigin, KeyId, Remark},
+    domain::PageSize,
 };
 use serde_json::{Map, Value, json};
 

@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt, net::IpAddr, time::Duration};
 
 use petstore_api_key::OperatorToken;
 use petstore_clock::UnixMillis;
-use petstore_core::domain::{AccountName, Violation};
+use petstore_core::{accounts::AccountName, domain::Violation};
 
 /// Name of an operator: unique, also among revoked operators. The rules are those of [`AccountName`], and
 /// `local` is reserved.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use petstore_api_key::Environment;
 use petstore_clock::{Timestamp, UnixMillis};
-use petstore_core::domain::{
-    Account, AccountName, ApiKeyRecord, Ban, KeyId, KeyState, PageSize, PetStoreError, Plan, Quota, Remark,
-    Violation, Violations,
+use petstore_core::{
+    accounts::{Account, AccountName, ApiKeyRecord, Ban, KeyId, KeyState, Plan, Quota, Remark},
+    domain::{PageSize, PetStoreError, Violation, Violations},
 };
 use petstore_proto::admin::v1 as pb;
 

@@ -5,10 +5,11 @@ use std::cmp::Reverse;
 
 use petstore_clock::UnixMillis;
 use petstore_core::{
-    domain::{
-        Account, ApiKeyRecord, Ban, BanOrigin, Day, KEPT, KeyId, PetStoreError, Refusal, Remark,
-        check_request_id, refusal_code,
+    accounts::{
+        Account, ApiKeyRecord, Ban, BanOrigin, Day, KEPT, KeyId, Refusal, Remark, check_request_id,
+        refusal_code,
     },
+    domain::PetStoreError,
     store::Store,
 };
 use petstore_proto::admin::v1::{
@@ -30,15 +31,15 @@ pub(super) async fn explain(call: Call, request: ExplainRefusalRequest) -> Resul
     let (name, in_log) = match (account, key_id.as_str(), request_id.as_str()) {
         (None, "", "") => return Err(convert::refuse("account", "is required, or keyId or requestId")),
         (None, "", id) => {
-            for refusal in store.refusals_of_request(id).await? {
+            for refusal in store.accounts().refusals_of_request(id).await? {
                 subjects.push((State::of_refusal(store, &refusal, recent).await?, vec![refusal]));
             }
             (format!("request {id}"), format!("request_id={id}"))
         }
         (Some(account), "", id) => {
-            let account = store.find_account(&account).await?;
-            let keys = store.keys_of(&account).await?;
-            let mut refusals = store.refusals_of_account(account.id, recent).await?;
+            let account = store.accounts().find_account(&account).await?;
+            let keys = store.accounts().keys_of(&account).await?;
+            let mut refusals = store.accounts().refusals_of_account(account.id, recent).await?;
             refusals.retain(|refusal| id.is_empty() || refusal.request_id == id);
             let (name, in_log) = match id {
                 "" => (format!("account {}", account.name), format!("account_id={}", account.id.0)),
@@ -48,9 +49,9 @@ pub(super) async fn explain(call: Call, request: ExplainRefusalRequest) -> Resul
             (name, in_log)
         }
         (None, id, "") => {
-            let key = store.find_key(convert::key_id(id)?).await?;
-            let account = store.find_account(&key.account).await?;
-            let mut refusals = store.refusals_of_account(account.id, recent).await?;
+            let key = store.accounts().find_key(convert::key_id(id)?).await?;
+            let account = store.accounts().find_account(&key.account).await?;
+            let mut refusals = store.accounts().refusals_of_account(account.id, recent).await?;
             refusals.retain(|refusal| refusal.key_id == Some(key.id));
             // If the request names a key, its end is explained regardless of its age.
             subjects.push((State::of(store, account, vec![key], UnixMillis(0)).await?, refusals));
@@ -138,19 +139,19 @@ impl State {
         recent: UnixMillis,
     ) -> Result<Self> {
         let ids: Vec<KeyId> = keys.iter().map(|key| key.id).collect();
-        let bans = store.bans_in_force(&ids, recent).await?;
+        let bans = store.accounts().bans_in_force(&ids, recent).await?;
         Ok(Self { account: Some(account), keys, bans, recent })
     }
 
     async fn of_refusal(store: &Store, refusal: &Refusal, recent: UnixMillis) -> Result<Self> {
         let Some(account) = refusal.account else { return Ok(Self::default()) };
-        let account = match store.find_account_by_id(account).await {
+        let account = match store.accounts().find_account_by_id(account).await {
             Ok(account) => account,
             Err(PetStoreError::AccountIdNotFound(_)) => return Ok(Self::default()),
             Err(error) => return Err(error.into()),
         };
         let key = match refusal.key_id {
-            Some(id) => store.find_key(id).await.ok(),
+            Some(id) => store.accounts().find_key(id).await.ok(),
             None => None,
         };
         Self::of(store, account, key.into_iter().collect(), recent).await
@@ -329,7 +330,7 @@ fn groups(refusals: &[Refusal]) -> Vec<Group<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use petstore_core::domain::refusal_cause;
+    use petstore_core::accounts::refusal_cause;
 
     #[test]
     fn every_cause_has_a_sentence_and_a_remedy() {

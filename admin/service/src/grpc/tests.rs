@@ -7,8 +7,8 @@ use petstore_api_key::{ApiKey, OperatorToken};
 use petstore_clock::{Clock, ManualClock, UnixMillis};
 use petstore_core::{
     Core,
-    domain::{AccountName, Plan},
-    grpc::in_memory,
+    accounts::{AccountName, Plan},
+    server::in_memory,
     store::{SCHEMA, Store},
 };
 use petstore_database::{DatabaseUrl, OpenOptions, schema};

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use petstore_core::{
-    domain::{AccountId, Day, Minute, PetStoreError},
-    store::MinutesOf,
+    accounts::{AccountId, Day, Minute, store::MinutesOf},
+    domain::PetStoreError,
 };
 use petstore_proto::admin::v1::{
     self as pb, GetOverviewRequest, GetOverviewResponse, GetUsageRequest, GetUsageResponse,
@@ -44,7 +44,15 @@ pub(super) async fn get(call: Call, request: GetUsageRequest) -> Result<GetUsage
                 key_id: String::new(),
                 counts: Some(counts),
             };
-            call.core.store().usage_by_day(account, since, "").await?.0.into_iter().map(period).collect()
+            call.core
+                .store()
+                .accounts()
+                .usage_by_day(account, since, "")
+                .await?
+                .0
+                .into_iter()
+                .map(period)
+                .collect()
         }
     };
     Ok(GetUsageResponse { periods })
@@ -62,14 +70,14 @@ async fn minutes(
     }
     let key_id = Some(key_id).filter(|id| !id.is_empty()).map(|id| convert::key_id(&id)).transpose()?;
     if let Some(key_id) = key_id {
-        let key = call.core.store().find_key(key_id).await?;
+        let key = call.core.store().accounts().find_key(key_id).await?;
         if account.is_some_and(|account| account != key.account_id) {
-            return Err(PetStoreError::KeyNotFound(key_id).into());
+            return Err(PetStoreError::KeyNotFound(key_id.to_string()).into());
         }
         (name, account) = (key.account.to_string(), Some(key.account_id));
     }
     let of = MinutesOf { account, key_id, by_key };
-    let mut periods = call.core.store().usage_by_minute(of, since, MAX_PERIODS).await?;
+    let mut periods = call.core.store().accounts().usage_by_minute(of, since, MAX_PERIODS).await?;
     for period in &mut periods {
         period.account.clone_from(&name);
     }
@@ -87,9 +95,10 @@ pub(super) async fn overview(call: Call, request: GetOverviewRequest) -> Result<
     let first = last.minus(minutes - 1);
     // Gateways may report between two of these reads. The counts are read last, so that they are never older
     // than the refusals among them.
-    let refusals = call.core.store().refusals_by_cause(first).await?;
-    let refused_accounts = call.core.store().most_refused(first, 10).await?;
-    let counted = call.core.store().usage_by_minute(MinutesOf::default(), first, MAX_PERIODS).await?;
+    let refusals = call.core.store().accounts().refusals_by_cause(first).await?;
+    let refused_accounts = call.core.store().accounts().most_refused(first, 10).await?;
+    let counted =
+        call.core.store().accounts().usage_by_minute(MinutesOf::default(), first, MAX_PERIODS).await?;
     let counted: HashMap<_, _> =
         counted.into_iter().map(|period| (period.start_time, period.counts)).collect();
     let of_minute = |minute| {
@@ -114,5 +123,5 @@ pub(super) async fn deprecated(
         _ => return Err(convert::refuse("days", "must be from 1 to 90")),
     };
     let since = Day::containing(call.now).minus(days - 1);
-    Ok(ListDeprecatedUseResponse { uses: call.core.store().deprecated_use(since, 1_000).await? })
+    Ok(ListDeprecatedUseResponse { uses: call.core.store().accounts().deprecated_use(since, 1_000).await? })
 }

@@ -4,8 +4,11 @@ use futures_util::future::BoxFuture;
 use petstore_api_key::ApiKey;
 use petstore_clock::UnixMillis;
 use petstore_core::{
-    domain::{Account, AccountName, AccountUpdate, ApiKeyRecord, PetStoreError, Plan, Remark},
-    store::{accounts, keys},
+    accounts::{
+        Account, AccountName, AccountUpdate, ApiKeyRecord, Plan, Remark,
+        store::{accounts, keys},
+    },
+    domain::PetStoreError,
 };
 
 use super::AdminStore;

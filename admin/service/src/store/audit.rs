@@ -2,7 +2,7 @@
 //! both.
 
 use petstore_clock::{UnixMillis, parse_timestamp};
-use petstore_core::domain::ApiKeyRecord;
+use petstore_core::accounts::ApiKeyRecord;
 use petstore_database::Session;
 use petstore_proto::admin::v1::AuditEvent;
 use sea_orm::{

@@ -5,8 +5,11 @@ use std::time::Duration;
 use petstore_api_key::Environment;
 use petstore_clock::UnixMillis;
 use petstore_core::{
-    domain::{AccountName, ApiKeyRecord, Ban, IssuedKey, KeyId, NewExpiry, PetStoreError, Remark},
-    store::{bans, keys},
+    accounts::{
+        AccountName, ApiKeyRecord, Ban, IssuedKey, KeyId, NewExpiry, Remark,
+        store::{bans, keys},
+    },
+    domain::PetStoreError,
 };
 use serde_json::json;
 
@@ -83,7 +86,7 @@ impl AdminStore {
             Box::pin(async move {
                 let old = keys::find(change.session, id).await?;
                 if environment.is_some_and(|environment| environment != old.environment) {
-                    let environment = old.environment;
+                    let (id, environment) = (id.to_string(), old.environment);
                     return Err(PetStoreError::KeyOfAnotherEnvironment { id, environment }.into());
                 }
                 let first_expiry = audit::first_expiry(change.session, &old).await?;

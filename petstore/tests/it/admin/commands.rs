@@ -1,6 +1,6 @@
 //! Verbs that administer a store.
 
-use petstore_core::domain::Day;
+use petstore_core::accounts::Day;
 use petstore_testkit::Installation;
 use serde_json::{Value, json};
 

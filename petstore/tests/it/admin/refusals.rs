@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use petstore_core::domain::AccountName;
+use petstore_core::accounts::AccountName;
 use petstore_testkit::{Answer, Client, Plan, Role, TestShop, eventually};
 use serde_json::{Value, json};
 

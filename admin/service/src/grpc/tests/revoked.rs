@@ -1,7 +1,7 @@
 //! Changes by operators whose token was revoked after the call had checked it.
 
 use petstore_api_key::Environment;
-use petstore_core::domain::AccountUpdate;
+use petstore_core::accounts::AccountUpdate;
 
 use super::*;
 use crate::AdminError;
@@ -31,7 +31,7 @@ async fn changes_nothing(shop: &Shop, actor: &Actor) {
     for answer in answers {
         assert!(matches!(answer, Err(AdminError::InvalidOperatorToken)), "{answer:?}");
     }
-    assert!(shop.core.store().find_account(&zoo).await.is_err());
+    assert!(shop.core.store().accounts().find_account(&zoo).await.is_err());
 }
 
 #[tokio::test]

@@ -1,0 +1,371 @@
+//! Counts of requests in the database: by account and UTC day, and by account, key and minute, with those
+//! that belong to no account; and counts of refusals by minute and cause.
+
+use std::collections::BTreeMap;
+
+use petstore_clock::UnixMillis;
+use petstore_database::Session;
+use petstore_proto::admin::v1::{
+    DeprecatedUse, RefusalCount as CountedCause, RefusedAccount, UsageCounts, UsagePeriod,
+};
+use sea_orm::{
+    ConnectionTrait, DbErr, QueryResult,
+    sea_query::{Expr, ExprTrait, OnConflict, Order, Query, SelectStatement},
+};
+
+use super::{Accounts, refusals};
+use crate::{
+    accounts::{
+        AccountId, Day, KEPT, KeyId, MAX_COUNT, Minute, NO_ACCOUNT, RefusalCount, UsageMinute, UsageReport,
+        refusal_cause, refusal_code,
+    },
+    columns::moment_column,
+    domain::PetStoreError,
+};
+
+/// The columns of counts, in the order of [`UsageMinute::counts`].
+const COUNTS: [&str; 5] = ["succeeded", "client_errors", "refused", "server_errors", "get_pet"];
+
+/// Selection and grouping of the minutes to read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MinutesOf {
+    /// Account to which the counts are limited, if any.
+    pub account: Option<AccountId>,
+    /// Key to which the counts are limited, if any.
+    pub key_id: Option<KeyId>,
+    /// `true` to count each key separately.
+    pub by_key: bool,
+}
+
+impl Accounts {
+    /// Adds a report to the counts, unless it was counted already. Both happen in one transaction, so that a
+    /// report whose answer was lost can be sent again. Reports of several gateways change rows in one order,
+    /// so that they cannot deadlock.
+    pub(crate) async fn record_usage(
+        &self,
+        reporter: &str,
+        number: i64,
+        report: UsageReport,
+        now: UnixMillis,
+    ) -> Result<(), PetStoreError> {
+        let reporter = reporter.to_owned();
+        self.database
+            .transaction_beside_others(move |transaction| {
+                Box::pin(async move {
+                    if is_new(transaction, &reporter, number, now).await? {
+                        let UsageReport { requests, refusals, refusal_counts } = report;
+                        add_requests(transaction, requests).await?;
+                        add_refusals(transaction, refusal_counts).await?;
+                        refusals::add(transaction, refusals).await?;
+                        let silent_since = moment_column(now.minus(KEPT.reports));
+                        delete_before(transaction, "usage_reporters", "reported_at", silent_since).await?;
+                        let first_kept = Day::containing(now).minus(KEPT.usage_days - 1);
+                        forget(transaction, "usage_days", "day", first_kept.0).await?;
+                    }
+                    Ok(())
+                })
+            })
+            .await
+    }
+
+    /// Returns the counts since a day, of one account or of all requests together, in ascending order of
+    /// days. Days without requests are left out. Returns also the number of the reporter's last report that
+    /// was counted; 0 if there was none, or there are no days. One statement reads both, so that they are
+    /// consistent.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn usage_by_day(
+        &self,
+        account: Option<AccountId>,
+        since: Day,
+        reporter: &str,
+    ) -> Result<(Vec<(Day, UsageCounts)>, i64), PetStoreError> {
+        let last_report = Query::select()
+            .column("last_report")
+            .from("usage_reporters")
+            .and_where(Expr::col("id").eq(reporter))
+            .take();
+        let mut query = sums("usage_days", "day", since.0, account);
+        query.expr_as(last_report, "last_report").order_by("day", Order::Asc);
+        let (mut days, mut last_report) = (Vec::new(), 0);
+        for row in self.database.rows(query).await? {
+            days.push((Day(row.try_get("", "day")?), stored_counts(&row)?));
+            last_report = row.try_get::<Option<i64>>("", "last_report")?.unwrap_or_default();
+        }
+        Ok((days, last_report))
+    }
+
+    /// Returns the counts since a minute, in ascending order of minutes and then of keys, without the
+    /// account's name. Minutes without requests are left out. If there are more than `max`, the last ones are
+    /// returned.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn usage_by_minute(
+        &self,
+        of: MinutesOf,
+        since: Minute,
+        max: u64,
+    ) -> Result<Vec<UsagePeriod>, PetStoreError> {
+        let mut query = sums("usage_minutes", "minute", since.0, of.account);
+        query.order_by("minute", Order::Desc).limit(max);
+        if let Some(key_id) = of.key_id {
+            query.and_where(Expr::col("key_id").eq(key_id.to_string()));
+        }
+        if of.by_key {
+            query.column("key_id").group_by_col("key_id").order_by("key_id", Order::Desc);
+        }
+        let counted = |row: &QueryResult| -> Result<UsagePeriod, PetStoreError> {
+            let minute = Minute(row.try_get("", "minute")?);
+            let key_id = of.by_key.then(|| row.try_get("", "key_id")).transpose()?;
+            Ok(UsagePeriod {
+                start_time: Some(minute.start().to_timestamp()),
+                account: String::new(),
+                key_id: key_id.or(of.key_id.map(|id| id.to_string())).unwrap_or_default(),
+                counts: Some(stored_counts(row)?),
+            })
+        };
+        self.database.rows(query).await?.iter().rev().map(counted).collect()
+    }
+
+    /// Returns the number of requests that each cause refused since a minute, largest first.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn refusals_by_cause(&self, since: Minute) -> Result<Vec<CountedCause>, PetStoreError> {
+        let query = Query::select()
+            .from("refusal_counts")
+            .column("cause")
+            .expr_as(sum_of(Expr::col("requests")), "sum")
+            .and_where(Expr::col("minute").gte(since.0))
+            .group_by_col("cause")
+            .order_by("sum", Order::Desc)
+            .order_by("cause", Order::Asc)
+            .take();
+        let mut refusals = Vec::new();
+        for row in self.database.rows(query).await? {
+            if let Some(cause) = refusal_cause(row.try_get("", "cause")?) {
+                let (code, requests) = (refusal_code(cause).to_owned(), row.try_get("", "sum")?);
+                refusals.push(CountedCause { cause: cause.into(), code, requests });
+            }
+        }
+        Ok(refusals)
+    }
+
+    /// Returns the accounts with most requests answered with 429 since a minute, most first, at most `max`.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn most_refused(&self, since: Minute, max: u64) -> Result<Vec<RefusedAccount>, PetStoreError> {
+        let query = most_of("usage_minutes", "minute", since.0, "refused", max);
+        let refused = |row: &QueryResult| -> Result<_, PetStoreError> {
+            Ok(RefusedAccount { account: row.try_get("", "name")?, requests: row.try_get("", "sum")? })
+        };
+        self.database.rows(query).await?.iter().map(refused).collect()
+    }
+
+    /// Returns the accounts that called the deprecated getPet since a day, most calls first, at most `max`.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn deprecated_use(&self, since: Day, max: u64) -> Result<Vec<DeprecatedUse>, PetStoreError> {
+        let query = most_of("usage_days", "day", since.0, "get_pet", max);
+        let used = |row: &QueryResult| -> Result<_, PetStoreError> {
+            Ok(DeprecatedUse {
+                account: row.try_get("", "name")?,
+                operation_id: "getPet".to_owned(),
+                calls: row.try_get("", "sum")?,
+                last_day: Some(Day(row.try_get("", "last")?).start().to_timestamp()),
+            })
+        };
+        self.database.rows(query).await?.iter().map(used).collect()
+    }
+
+    /// Deletes counts by minute that are older than a day: a bounded number of the oldest minute. Returns the
+    /// number of deleted rows.
+    pub(crate) async fn forget_old_minutes(&self, now: UnixMillis) -> Result<u64, PetStoreError> {
+        let first_kept = Minute::containing(now).minus(KEPT.usage_minutes);
+        self.database
+            .transaction_beside_others(move |transaction| {
+                Box::pin(async move {
+                    let refusals =
+                        delete_before(transaction, "refusal_counts", "minute", first_kept.0).await?;
+                    Ok(refusals + forget(transaction, "usage_minutes", "minute", first_kept.0).await?)
+                })
+            })
+            .await
+    }
+}
+
+/// Returns the query for the sums of all counts by period, since a period.
+fn sums(
+    table: &'static str,
+    period: &'static str,
+    since: i64,
+    account: Option<AccountId>,
+) -> SelectStatement {
+    let mut query = Query::select();
+    query.from(table).column(period).and_where(Expr::col(period).gte(since)).group_by_col(period);
+    for column in COUNTS {
+        query.expr_as(sum_of(Expr::col(column)), column);
+    }
+    if let Some(account) = account {
+        query.and_where(Expr::col("account_id").eq(account.0));
+    }
+    query
+}
+
+/// Returns the query for the accounts that have most of one count since a period: `name`, `sum`, and the
+/// `last` period with any.
+fn most_of(
+    table: &'static str,
+    period: &'static str,
+    since: i64,
+    count: &'static str,
+    max: u64,
+) -> SelectStatement {
+    Query::select()
+        .from(table)
+        .inner_join("accounts", Expr::col(("accounts", "id")).equals((table, "account_id")))
+        .column(("accounts", "name"))
+        .expr_as(sum_of(Expr::col((table, count))), "sum")
+        .expr_as(Expr::col((table, period)).max(), "last")
+        .and_where(Expr::col((table, period)).gte(since))
+        .and_where(Expr::col((table, count)).gt(0))
+        .group_by_col(("accounts", "name"))
+        .order_by("sum", Order::Desc)
+        .order_by(("accounts", "name"), Order::Asc)
+        .limit(max)
+        .take()
+}
+
+/// Returns the sum of counts. The sum of 64-bit integers is a decimal number on PostgreSQL, and is cast back.
+fn sum_of(counts: Expr) -> Expr {
+    counts.sum().cast_as("bigint")
+}
+
+fn stored_counts(row: &QueryResult) -> Result<UsageCounts, DbErr> {
+    Ok(UsageCounts {
+        succeeded: row.try_get("", "succeeded")?,
+        client_errors: row.try_get("", "client_errors")?,
+        refused: row.try_get("", "refused")?,
+        server_errors: row.try_get("", "server_errors")?,
+        get_pet: row.try_get("", "get_pet")?,
+    })
+}
+
+/// Stores the report's number, and returns `true` if it is new. The row's lock makes a repeated report wait
+/// for the one that is in flight.
+async fn is_new(transaction: &Session, reporter: &str, number: i64, now: UnixMillis) -> Result<bool, DbErr> {
+    let remember = Query::insert()
+        .into_table("usage_reporters")
+        .columns(["id", "last_report", "reported_at"])
+        .values_panic([reporter.into(), number.into(), moment_column(now).into()])
+        .on_conflict(
+            OnConflict::column("id")
+                .update_columns(["last_report", "reported_at"])
+                .action_and_where(Expr::col(("usage_reporters", "last_report")).lt(number))
+                .to_owned(),
+        )
+        .take();
+    Ok(transaction.execute(&remember).await?.rows_affected() > 0)
+}
+
+/// Adds requests to their days, and to their minutes if the key is known or they belong to no account, which
+/// is a row without a key.
+async fn add_requests(transaction: &Session, rows: Vec<(AccountId, UsageMinute)>) -> Result<(), DbErr> {
+    let mut days: BTreeMap<_, [i64; 5]> = BTreeMap::new();
+    let mut minutes = BTreeMap::new();
+    for (account, UsageMinute { minute, key_id, counts }) in rows {
+        for (sum, more) in days.entry((account.0, minute.day().0)).or_default().iter_mut().zip(counts) {
+            *sum = Ord::min(sum.saturating_add(more), MAX_COUNT);
+        }
+        if key_id.is_some() || account == NO_ACCOUNT {
+            let key_id = key_id.map(|id| id.to_string()).unwrap_or_default();
+            minutes.insert((account.0, minute.0, key_id), counts);
+        }
+    }
+    let days = days.into_iter().map(|((account, day), counts)| ([account.into(), day.into()], counts));
+    add_up(transaction, "usage_days", ["account_id", "day"], COUNTS, days).await?;
+    let minutes = minutes
+        .into_iter()
+        .map(|((account, minute, key_id), counts)| ([account.into(), minute.into(), key_id.into()], counts));
+    add_up(transaction, "usage_minutes", ["account_id", "minute", "key_id"], COUNTS, minutes).await
+}
+
+async fn add_refusals(transaction: &Session, mut rows: Vec<RefusalCount>) -> Result<(), DbErr> {
+    rows.sort_unstable_by_key(|count| (count.minute, count.cause));
+    let rows = rows.into_iter().map(|RefusalCount { minute, cause, requests }| {
+        ([minute.0.into(), i64::from(i32::from(cause)).into()], [requests])
+    });
+    add_up(transaction, "refusal_counts", ["minute", "cause"], ["requests"], rows).await
+}
+
+/// Inserts rows in their order, or adds to the counts of existing rows. A count stops at [`MAX_COUNT`]: a
+/// larger one would not fit the column, or would become a fraction.
+async fn add_up<const K: usize, const N: usize>(
+    transaction: &Session,
+    table: &'static str,
+    key: [&'static str; K],
+    counts: [&'static str; N],
+    rows: impl ExactSizeIterator<Item = ([Expr; K], [i64; N])>,
+) -> Result<(), DbErr> {
+    if rows.len() == 0 {
+        return Ok(());
+    }
+    let sum = |column: &'static str| {
+        let (kept, more) = (Expr::col((table, column)), Expr::col(("excluded", column)));
+        let is_most = kept.clone().gt(Expr::val(MAX_COUNT).sub(more.clone()));
+        (column, Expr::case(is_most, MAX_COUNT).finally(kept.add(more)).into())
+    };
+    let mut insert = Query::insert();
+    insert.into_table(table).columns(key.into_iter().chain(counts));
+    for (key, counts) in rows {
+        insert.values_panic(key.into_iter().chain(counts.map(Expr::val)));
+    }
+    insert.on_conflict(OnConflict::columns(key).values(counts.map(sum)).to_owned());
+    transaction.execute(&insert).await.map(drop)
+}
+
+/// Deletes the rows whose value in a column is smaller than this one. Returns their number.
+async fn delete_before(
+    transaction: &Session,
+    table: &'static str,
+    column: &'static str,
+    first_kept: i64,
+) -> Result<u64, DbErr> {
+    let old = Query::delete().from_table(table).and_where(Expr::col(column).lt(first_kept)).take();
+    Ok(transaction.execute(&old).await?.rows_affected())
+}
+
+/// Deletes rows of the oldest period, if it is before the first one to keep: those of at most 1,000
+/// accounts. Returns the number of deleted rows.
+async fn forget(
+    transaction: &Session,
+    table: &'static str,
+    period: &'static str,
+    first_kept: i64,
+) -> Result<u64, DbErr> {
+    let oldest = Query::select().from(table).expr_as(Expr::col(period).min(), "oldest").take();
+    let oldest = transaction.query_all(&oldest).await?;
+    let oldest = oldest.first().map(|row| row.try_get::<Option<i64>>("", "oldest")).transpose()?.flatten();
+    let Some(oldest) = oldest.filter(|oldest| *oldest < first_kept) else { return Ok(0) };
+    let of_oldest = Expr::col(period).eq(oldest);
+    let accounts =
+        Query::select().from(table).column("account_id").and_where(of_oldest.clone()).limit(1_000).take();
+    let delete = Query::delete()
+        .from_table(table)
+        .and_where(of_oldest)
+        .and_where(Expr::col("account_id").in_subquery(accounts))
+        .take();
+    Ok(transaction.execute(&delete).await?.rows_affected())
+}
+
+#[cfg(test)]
+mod tests;

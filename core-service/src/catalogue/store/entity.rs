@@ -1,0 +1,92 @@
+//! The tables of the catalogue, as `petstore-migrations` creates them.
+
+pub(super) mod pet;
+
+/// Table `create_requests`.
+pub(super) mod create_request {
+    use sea_orm::entity::prelude::*;
+
+    use petstore_database::revision::Relation;
+
+    #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
+    #[sea_orm(table_name = "create_requests")]
+    pub(crate) struct Model {
+        #[sea_orm(primary_key, auto_increment = false)]
+        pub digest: Vec<u8>,
+        pub pet_id: i64,
+        pub created_at: i64,
+    }
+
+    impl ActiveModelBehavior for ActiveModel {}
+}
+
+/// Table `imports`.
+pub(super) mod import {
+    use sea_orm::entity::prelude::*;
+
+    use crate::{catalogue::ImportProgress, columns::Relation};
+
+    #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
+    #[sea_orm(table_name = "imports")]
+    pub(crate) struct Model {
+        #[sea_orm(primary_key, auto_increment = false)]
+        pub import_id: String,
+        pub last_line: i64,
+        pub created: i64,
+        pub updated_at: i64,
+    }
+
+    impl ActiveModelBehavior for ActiveModel {}
+
+    impl From<Model> for ImportProgress {
+        fn from(row: Model) -> Self {
+            Self { last_line: row.last_line, created: row.created }
+        }
+    }
+}
+
+/// Table `orders`.
+pub(super) mod order {
+    use petstore_clock::UnixMillis;
+    use sea_orm::entity::prelude::*;
+
+    use crate::{
+        catalogue::{Order, OrderId, OrderStatus, PetId, Quantity},
+        columns::Relation,
+        domain::PetStoreError,
+    };
+
+    #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
+    #[sea_orm(table_name = "orders")]
+    pub(crate) struct Model {
+        #[sea_orm(primary_key)]
+        pub id: i64,
+        pub pet_id: i64,
+        pub quantity: i64,
+        pub ship_date: Option<i64>,
+        pub status: i16,
+    }
+
+    impl ActiveModelBehavior for ActiveModel {}
+
+    impl TryFrom<Model> for Order {
+        type Error = PetStoreError;
+
+        fn try_from(row: Model) -> Result<Self, Self::Error> {
+            let broken =
+                |column: &str| PetStoreError::Bug(format!("order {} has a broken {column}", row.id).into());
+            let quantity =
+                i32::try_from(row.quantity).ok().and_then(|quantity| Quantity::parse(quantity).ok());
+            Ok(Self {
+                id: OrderId(row.id),
+                pet_id: PetId(row.pet_id),
+                quantity: quantity.ok_or_else(|| broken("quantity"))?,
+                ship_date: match row.ship_date {
+                    None => None,
+                    Some(millis) => Some(UnixMillis::from_i64(millis).ok_or_else(|| broken("ship_date"))?),
+                },
+                status: OrderStatus::from_number(row.status).ok_or_else(|| broken("status"))?,
+            })
+        }
+    }
+}
