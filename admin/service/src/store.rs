@@ -18,6 +18,7 @@ mod audit;
 mod entity;
 mod keys;
 mod operators;
+mod reports;
 mod sessions;
 
 /// The changes that operators make to a store, each with its event in the audit log, and the operators

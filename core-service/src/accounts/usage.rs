@@ -14,16 +14,17 @@ pub(crate) const MAX_COUNT: i64 = 1_000_000_000_000_000;
 /// they count for no account.
 pub(crate) const NO_ACCOUNT: AccountId = AccountId(0);
 
-/// The requests of one minute that a gateway reports.
+/// The requests of one minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct UsageMinute {
-    pub(crate) minute: Minute,
-    /// Key; `None` for requests of an account that count for their day alone, and for those of
-    /// [`NO_ACCOUNT`].
-    pub(crate) key_id: Option<KeyId>,
+pub struct UsageMinute {
+    /// The minute.
+    pub minute: Minute,
+    /// Key; `None` for requests of an account that count for their day alone, for those of no account, and in
+    /// a sum over keys.
+    pub key_id: Option<KeyId>,
     /// Number of answers with 2xx, with 4xx except 429, with 429, with 5xx, and of calls of the deprecated
     /// getPet, which are among the others too.
-    pub(crate) counts: [i64; 5],
+    pub counts: [i64; 5],
 }
 
 impl UsageMinute {

@@ -21,8 +21,8 @@ pub(super) async fn create(call: Call, request: CreateAccountRequest) -> Result<
 pub(super) async fn get(call: Call, request: GetAccountRequest) -> Result<GetAccountResponse> {
     let account = match (request.account.as_str(), request.account_id) {
         ("", 0) => return Err(convert::refuse("account", "is required, or accountId")),
-        ("", id) => call.core.store().accounts().find_account_by_id(AccountId(id)).await?,
-        (name, 0) => call.core.store().accounts().find_account(&convert::account_name(name)?).await?,
+        ("", id) => call.accounts().find_account_by_id(AccountId(id)).await?,
+        (name, 0) => call.accounts().find_account(&convert::account_name(name)?).await?,
         _ => return Err(convert::refuse("account", "must not be given beside accountId")),
     };
     Ok(GetAccountResponse { account: Some(convert::account(&account)) })
@@ -43,7 +43,7 @@ pub(super) async fn list(call: Call, request: ListAccountsRequest) -> Result<Lis
         plan: convert::plan_name(request.plan).map_err(convert::refused)?,
         suspended: request.suspended,
     };
-    let (rows, total_size) = call.core.store().accounts().list_accounts(list).await?;
+    let (rows, total_size) = call.accounts().list_accounts(list).await?;
     let (accounts, next_page_token) = convert::cut(rows, size, &tokens, |last| last.id.0.to_string());
     Ok(ListAccountsResponse {
         accounts: accounts.iter().map(convert::account).collect(),

@@ -5,7 +5,10 @@ use std::net::IpAddr;
 use http::HeaderMap;
 use petstore_api_key::{OperatorToken, bearer};
 use petstore_clock::UnixMillis;
-use petstore_core::{Core, accounts::AccountId};
+use petstore_core::{
+    Core,
+    accounts::{AccountId, store::Accounts},
+};
 use petstore_grpc_server::{CallId, Method, Peer};
 use tonic::{Request, Response, Status, metadata::MetadataMap};
 
@@ -34,10 +37,15 @@ pub(super) struct Call {
 }
 
 impl Call {
+    /// Returns the accounts of the core.
+    pub(super) fn accounts(&self) -> &Accounts {
+        self.core.store().accounts()
+    }
+
     /// Returns the account that a filter names; `None` for an empty name, which selects every account.
     pub(super) async fn account_id(&self, name: &str) -> Result<Option<AccountId>> {
         match convert::account_filter(name)? {
-            Some(name) => Ok(Some(self.core.store().accounts().find_account(&name).await?.id)),
+            Some(name) => Ok(Some(self.accounts().find_account(&name).await?.id)),
             None => Ok(None),
         }
     }

@@ -7,10 +7,9 @@ use petstore_clock::UnixMillis;
 use petstore_core::{
     accounts::{
         Account, ApiKeyRecord, Ban, BanOrigin, Day, KEPT, KeyId, Refusal, Remark, check_request_id,
-        refusal_code,
+        refusal_code, store::Accounts,
     },
     domain::PetStoreError,
-    store::Store,
 };
 use petstore_proto::admin::v1::{
     ExplainRefusalRequest, ExplainRefusalResponse, RefusalCause as C, RefusalExplanation,
@@ -20,7 +19,7 @@ use super::{caller::Call, convert};
 use crate::error::Result;
 
 pub(super) async fn explain(call: Call, request: ExplainRefusalRequest) -> Result<ExplainRefusalResponse> {
-    let (now, store) = (call.now, call.core.store());
+    let (now, accounts) = (call.now, call.accounts());
     let recent = now.minus(KEPT.refusals);
     let ExplainRefusalRequest { account, key_id, request_id } = request;
     let account = convert::account_filter(&account)?;
@@ -31,30 +30,30 @@ pub(super) async fn explain(call: Call, request: ExplainRefusalRequest) -> Resul
     let (name, in_log) = match (account, key_id.as_str(), request_id.as_str()) {
         (None, "", "") => return Err(convert::refuse("account", "is required, or keyId or requestId")),
         (None, "", id) => {
-            for refusal in store.accounts().refusals_of_request(id).await? {
-                subjects.push((State::of_refusal(store, &refusal, recent).await?, vec![refusal]));
+            for refusal in accounts.refusals_of_request(id).await? {
+                subjects.push((State::of_refusal(accounts, &refusal, recent).await?, vec![refusal]));
             }
             (format!("request {id}"), format!("request_id={id}"))
         }
         (Some(account), "", id) => {
-            let account = store.accounts().find_account(&account).await?;
-            let keys = store.accounts().keys_of(&account).await?;
-            let mut refusals = store.accounts().refusals_of_account(account.id, recent).await?;
+            let account = accounts.find_account(&account).await?;
+            let keys = accounts.keys_of(&account).await?;
+            let mut refusals = accounts.refusals_of_account(account.id, recent).await?;
             refusals.retain(|refusal| id.is_empty() || refusal.request_id == id);
             let (name, in_log) = match id {
                 "" => (format!("account {}", account.name), format!("account_id={}", account.id.0)),
                 id => (format!("request {id} of account {}", account.name), format!("request_id={id}")),
             };
-            subjects.push((State::of(store, account, keys, recent).await?, refusals));
+            subjects.push((State::of(accounts, account, keys, recent).await?, refusals));
             (name, in_log)
         }
         (None, id, "") => {
-            let key = store.accounts().find_key(convert::key_id(id)?).await?;
-            let account = store.accounts().find_account(&key.account).await?;
-            let mut refusals = store.accounts().refusals_of_account(account.id, recent).await?;
+            let key = accounts.find_key(convert::key_id(id)?).await?;
+            let account = accounts.find_account(&key.account).await?;
+            let mut refusals = accounts.refusals_of_account(account.id, recent).await?;
             refusals.retain(|refusal| refusal.key_id == Some(key.id));
             // If the request names a key, its end is explained regardless of its age.
-            subjects.push((State::of(store, account, vec![key], UnixMillis(0)).await?, refusals));
+            subjects.push((State::of(accounts, account, vec![key], UnixMillis(0)).await?, refusals));
             (format!("key {id}"), format!("key_id={id}"))
         }
         _ => return Err(convert::refuse("keyId", "cannot be combined with account or requestId")),
@@ -133,28 +132,28 @@ struct Group<'a> {
 
 impl State {
     async fn of(
-        store: &Store,
+        accounts: &Accounts,
         account: Account,
         keys: Vec<ApiKeyRecord>,
         recent: UnixMillis,
     ) -> Result<Self> {
         let ids: Vec<KeyId> = keys.iter().map(|key| key.id).collect();
-        let bans = store.accounts().bans_in_force(&ids, recent).await?;
+        let bans = accounts.bans_in_force(&ids, recent).await?;
         Ok(Self { account: Some(account), keys, bans, recent })
     }
 
-    async fn of_refusal(store: &Store, refusal: &Refusal, recent: UnixMillis) -> Result<Self> {
+    async fn of_refusal(accounts: &Accounts, refusal: &Refusal, recent: UnixMillis) -> Result<Self> {
         let Some(account) = refusal.account else { return Ok(Self::default()) };
-        let account = match store.accounts().find_account_by_id(account).await {
+        let account = match accounts.find_account_by_id(account).await {
             Ok(account) => account,
             Err(PetStoreError::AccountIdNotFound(_)) => return Ok(Self::default()),
             Err(error) => return Err(error.into()),
         };
         let key = match refusal.key_id {
-            Some(id) => store.accounts().find_key(id).await.ok(),
+            Some(id) => accounts.find_key(id).await.ok(),
             None => None,
         };
-        Self::of(store, account, key.into_iter().collect(), recent).await
+        Self::of(accounts, account, key.into_iter().collect(), recent).await
     }
 
     /// Adds the explanations of refusals, which come newest first.

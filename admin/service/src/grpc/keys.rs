@@ -42,7 +42,7 @@ fn environment(call: &Call, asked: Option<Environment>) -> Result<Environment> {
 }
 
 pub(super) async fn get(call: Call, request: GetKeyRequest) -> Result<GetKeyResponse> {
-    let record = call.core.store().accounts().find_key(convert::key_id(&request.key_id)?).await?;
+    let record = call.accounts().find_key(convert::key_id(&request.key_id)?).await?;
     Ok(GetKeyResponse { key: with_bans(&call, &[record]).await?.pop() })
 }
 
@@ -51,7 +51,7 @@ pub(super) async fn list(call: Call, request: ListKeysRequest) -> Result<ListKey
     let (size, after) =
         convert::page(&tokens, request.page_size, &request.page_token, |position| position.parse().ok())?;
     let account = call.account_id(&request.account).await?;
-    let (rows, total_size) = call.core.store().accounts().list_keys(account, after, size).await?;
+    let (rows, total_size) = call.accounts().list_keys(account, after, size).await?;
     let (keys, next_page_token) = convert::cut(rows, size, &tokens, |last| last.id.to_string());
     let keys = with_bans(&call, &keys).await?;
     Ok(ListKeysResponse { keys, next_page_token, total_size })
@@ -60,7 +60,7 @@ pub(super) async fn list(call: Call, request: ListKeysRequest) -> Result<ListKey
 /// Returns the keys with their bans in force.
 async fn with_bans(call: &Call, keys: &[ApiKeyRecord]) -> Result<Vec<pb::Key>> {
     let ids: Vec<KeyId> = keys.iter().map(|key| key.id).collect();
-    let bans = call.core.store().accounts().bans_in_force(&ids, call.now).await?;
+    let bans = call.accounts().bans_in_force(&ids, call.now).await?;
     let ban_of = |id| bans.iter().find(|(key_id, _)| *key_id == id).map(|(_, ban): &(KeyId, Ban)| ban);
     Ok(keys.iter().map(|key| convert::key(key, ban_of(key.id), call.now)).collect())
 }
@@ -127,7 +127,7 @@ pub(super) async fn bans(call: Call, request: ListBansRequest) -> Result<ListBan
     let (size, after) = convert::page(&tokens, request.page_size, &request.page_token, parse_position)?;
     let account = call.account_id(&request.account).await?;
     let limit = Some(size.get() as u64 + 1);
-    let (rows, total_size) = call.core.store().accounts().list_bans(call.now, account, after, limit).await?;
+    let (rows, total_size) = call.accounts().list_bans(call.now, account, after, limit).await?;
     let (bans, next_page_token) =
         convert::cut(rows, size, &tokens, |(key, _, ban)| format!("{}_{key}", ban.from.0));
     let bans = bans.iter().map(|(key, account, ban)| convert::ban(*key, account, ban)).collect();

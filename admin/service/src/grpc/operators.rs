@@ -83,7 +83,7 @@ pub(super) async fn events(call: Call, request: ListAuditEventsRequest) -> Resul
     let name = |field, text| given(text).map(|name| AccountName::parse_field(field, &name)).transpose();
     let account = match name("account", &request.account).map_err(convert::refused)? {
         None => None,
-        Some(name) => match call.core.store().accounts().find_account(&name).await {
+        Some(name) => match call.accounts().find_account(&name).await {
             Ok(account) => Some((name.to_string(), Some(account.id))),
             Err(PetStoreError::AccountNotFound(_)) => Some((name.to_string(), None)),
             Err(error) => return Err(error.into()),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use petstore_core::{
-    accounts::{AccountId, Day, Minute, store::MinutesOf},
+    accounts::{AccountId, Day, Minute, UsageMinute, store::MinutesOf},
     domain::PetStoreError,
 };
 use petstore_proto::admin::v1::{
@@ -38,21 +38,10 @@ pub(super) async fn get(call: Call, request: GetUsageRequest) -> Result<GetUsage
                 }
             }
             let since = start.map_or(Day::containing(call.now).minus(DAYS - 1), Day::containing);
-            let period = |(day, counts): (Day, pb::UsageCounts)| pb::UsagePeriod {
-                start_time: Some(day.start().to_timestamp()),
-                account: request.account.clone(),
-                key_id: String::new(),
-                counts: Some(counts),
-            };
-            call.core
-                .store()
-                .accounts()
-                .usage_by_day(account, since, "")
-                .await?
-                .0
-                .into_iter()
-                .map(period)
-                .collect()
+            let (days, _) = call.accounts().usage_by_day(account, since, "").await?;
+            let period =
+                |(day, counts): (Day, _)| convert::period(day.start(), &request.account, None, counts);
+            days.into_iter().map(period).collect()
         }
     };
     Ok(GetUsageResponse { periods })
@@ -70,18 +59,16 @@ async fn minutes(
     }
     let key_id = Some(key_id).filter(|id| !id.is_empty()).map(|id| convert::key_id(&id)).transpose()?;
     if let Some(key_id) = key_id {
-        let key = call.core.store().accounts().find_key(key_id).await?;
+        let key = call.accounts().find_key(key_id).await?;
         if account.is_some_and(|account| account != key.account_id) {
             return Err(PetStoreError::KeyNotFound(key_id.to_string()).into());
         }
         (name, account) = (key.account.to_string(), Some(key.account_id));
     }
     let of = MinutesOf { account, key_id, by_key };
-    let mut periods = call.core.store().accounts().usage_by_minute(of, since, MAX_PERIODS).await?;
-    for period in &mut periods {
-        period.account.clone_from(&name);
-    }
-    Ok(periods)
+    let minutes = call.accounts().usage_by_minute(of, since, MAX_PERIODS).await?;
+    let period = |it: UsageMinute| convert::period(it.minute.start(), &name, it.key_id, it.counts);
+    Ok(minutes.into_iter().map(period).collect())
 }
 
 /// Returns the last minutes, including those without requests, and the causes of refusals in them.
@@ -95,16 +82,13 @@ pub(super) async fn overview(call: Call, request: GetOverviewRequest) -> Result<
     let first = last.minus(minutes - 1);
     // Gateways may report between two of these reads. The counts are read last, so that they are never older
     // than the refusals among them.
-    let refusals = call.core.store().accounts().refusals_by_cause(first).await?;
-    let refused_accounts = call.core.store().accounts().most_refused(first, 10).await?;
-    let counted =
-        call.core.store().accounts().usage_by_minute(MinutesOf::default(), first, MAX_PERIODS).await?;
-    let counted: HashMap<_, _> =
-        counted.into_iter().map(|period| (period.start_time, period.counts)).collect();
-    let of_minute = |minute| {
-        let start_time = Some(Minute(minute).start().to_timestamp());
-        let counts = counted.get(&start_time).copied().flatten().unwrap_or_default();
-        pb::UsagePeriod { start_time, counts: Some(counts), ..pb::UsagePeriod::default() }
+    let refusals = call.store.refusals_by_cause(first).await?;
+    let refused_accounts = call.store.most_refused(first, 10).await?;
+    let counted = call.accounts().usage_by_minute(MinutesOf::default(), first, MAX_PERIODS).await?;
+    let counted: HashMap<_, _> = counted.into_iter().map(|it| (it.minute, it.counts)).collect();
+    let of_minute = |number| {
+        let minute = Minute(number);
+        convert::period(minute.start(), "", None, counted.get(&minute).copied().unwrap_or_default())
     };
     Ok(GetOverviewResponse {
         minutes: (first.0..=last.0).map(of_minute).collect(),
@@ -123,5 +107,5 @@ pub(super) async fn deprecated(
         _ => return Err(convert::refuse("days", "must be from 1 to 90")),
     };
     let since = Day::containing(call.now).minus(days - 1);
-    Ok(ListDeprecatedUseResponse { uses: call.core.store().accounts().deprecated_use(since, 1_000).await? })
+    Ok(ListDeprecatedUseResponse { uses: call.store.deprecated_use(since, 1_000).await? })
 }

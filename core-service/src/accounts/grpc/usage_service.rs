@@ -2,12 +2,9 @@
 
 use std::collections::HashSet;
 
-use petstore_proto::{
-    admin::v1::UsageCounts,
-    internal::v1::{
-        self as internal, GetUsageRequest, GetUsageResponse, ReportUsageRequest, ReportUsageResponse,
-        usage_service_server::UsageService,
-    },
+use petstore_proto::internal::v1::{
+    self as internal, GetUsageRequest, GetUsageResponse, ReportUsageRequest, ReportUsageResponse,
+    usage_service_server::UsageService,
 };
 
 use super::convert::{key_id, moment, refuse, refused};
@@ -61,7 +58,7 @@ async fn of_account(core: &Core, request: GetUsageRequest) -> CallResult<GetUsag
     let usage = core.store.accounts.usage_by_day(Some(AccountId(account_id)), Day(since_day), &reporter);
     let (days, last_report) = usage.await?;
     let days = days.into_iter().map(|(day, counts)| {
-        let UsageCounts { succeeded, client_errors, refused, server_errors, get_pet } = counts;
+        let [succeeded, client_errors, refused, server_errors, get_pet] = counts;
         internal::UsageDay { day: day.0, succeeded, client_errors, refused, server_errors, get_pet }
     });
     Ok(GetUsageResponse { days: days.collect(), last_report })

@@ -5,9 +5,6 @@ use std::collections::BTreeMap;
 
 use petstore_clock::UnixMillis;
 use petstore_database::Session;
-use petstore_proto::admin::v1::{
-    DeprecatedUse, RefusalCount as CountedCause, RefusedAccount, UsageCounts, UsagePeriod,
-};
 use sea_orm::{
     ConnectionTrait, DbErr, QueryResult,
     sea_query::{Expr, ExprTrait, OnConflict, Order, Query, SelectStatement},
@@ -17,7 +14,6 @@ use super::{Accounts, refusals};
 use crate::{
     accounts::{
         AccountId, Day, KEPT, KeyId, MAX_COUNT, Minute, NO_ACCOUNT, RefusalCount, UsageMinute, UsageReport,
-        refusal_cause, refusal_code,
     },
     columns::moment_column,
     domain::PetStoreError,
@@ -81,7 +77,7 @@ impl Accounts {
         account: Option<AccountId>,
         since: Day,
         reporter: &str,
-    ) -> Result<(Vec<(Day, UsageCounts)>, i64), PetStoreError> {
+    ) -> Result<(Vec<(Day, [i64; 5])>, i64), PetStoreError> {
         let last_report = Query::select()
             .column("last_report")
             .from("usage_reporters")
@@ -97,9 +93,8 @@ impl Accounts {
         Ok((days, last_report))
     }
 
-    /// Returns the counts since a minute, in ascending order of minutes and then of keys, without the
-    /// account's name. Minutes without requests are left out. If there are more than `max`, the last ones are
-    /// returned.
+    /// Returns the counts since a minute, in ascending order of minutes and then of keys. Minutes without
+    /// requests are left out. If there are more than `max`, the last ones are returned.
     ///
     /// # Errors
     ///
@@ -109,7 +104,7 @@ impl Accounts {
         of: MinutesOf,
         since: Minute,
         max: u64,
-    ) -> Result<Vec<UsagePeriod>, PetStoreError> {
+    ) -> Result<Vec<UsageMinute>, PetStoreError> {
         let mut query = sums("usage_minutes", "minute", since.0, of.account);
         query.order_by("minute", Order::Desc).limit(max);
         if let Some(key_id) = of.key_id {
@@ -118,73 +113,15 @@ impl Accounts {
         if of.by_key {
             query.column("key_id").group_by_col("key_id").order_by("key_id", Order::Desc);
         }
-        let counted = |row: &QueryResult| -> Result<UsagePeriod, PetStoreError> {
-            let minute = Minute(row.try_get("", "minute")?);
-            let key_id = of.by_key.then(|| row.try_get("", "key_id")).transpose()?;
-            Ok(UsagePeriod {
-                start_time: Some(minute.start().to_timestamp()),
-                account: String::new(),
-                key_id: key_id.or(of.key_id.map(|id| id.to_string())).unwrap_or_default(),
-                counts: Some(stored_counts(row)?),
+        let counted = |row: &QueryResult| -> Result<UsageMinute, PetStoreError> {
+            let key_id: Option<String> = of.by_key.then(|| row.try_get("", "key_id")).transpose()?;
+            Ok(UsageMinute {
+                minute: Minute(row.try_get("", "minute")?),
+                key_id: key_id.and_then(|id| id.parse().ok()).or(of.key_id),
+                counts: stored_counts(row)?,
             })
         };
         self.database.rows(query).await?.iter().rev().map(counted).collect()
-    }
-
-    /// Returns the number of requests that each cause refused since a minute, largest first.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
-    pub async fn refusals_by_cause(&self, since: Minute) -> Result<Vec<CountedCause>, PetStoreError> {
-        let query = Query::select()
-            .from("refusal_counts")
-            .column("cause")
-            .expr_as(sum_of(Expr::col("requests")), "sum")
-            .and_where(Expr::col("minute").gte(since.0))
-            .group_by_col("cause")
-            .order_by("sum", Order::Desc)
-            .order_by("cause", Order::Asc)
-            .take();
-        let mut refusals = Vec::new();
-        for row in self.database.rows(query).await? {
-            if let Some(cause) = refusal_cause(row.try_get("", "cause")?) {
-                let (code, requests) = (refusal_code(cause).to_owned(), row.try_get("", "sum")?);
-                refusals.push(CountedCause { cause: cause.into(), code, requests });
-            }
-        }
-        Ok(refusals)
-    }
-
-    /// Returns the accounts with most requests answered with 429 since a minute, most first, at most `max`.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
-    pub async fn most_refused(&self, since: Minute, max: u64) -> Result<Vec<RefusedAccount>, PetStoreError> {
-        let query = most_of("usage_minutes", "minute", since.0, "refused", max);
-        let refused = |row: &QueryResult| -> Result<_, PetStoreError> {
-            Ok(RefusedAccount { account: row.try_get("", "name")?, requests: row.try_get("", "sum")? })
-        };
-        self.database.rows(query).await?.iter().map(refused).collect()
-    }
-
-    /// Returns the accounts that called the deprecated getPet since a day, most calls first, at most `max`.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
-    pub async fn deprecated_use(&self, since: Day, max: u64) -> Result<Vec<DeprecatedUse>, PetStoreError> {
-        let query = most_of("usage_days", "day", since.0, "get_pet", max);
-        let used = |row: &QueryResult| -> Result<_, PetStoreError> {
-            Ok(DeprecatedUse {
-                account: row.try_get("", "name")?,
-                operation_id: "getPet".to_owned(),
-                calls: row.try_get("", "sum")?,
-                last_day: Some(Day(row.try_get("", "last")?).start().to_timestamp()),
-            })
-        };
-        self.database.rows(query).await?.iter().map(used).collect()
     }
 
     /// Deletes counts by minute that are older than a day: a bounded number of the oldest minute. Returns the
@@ -221,43 +158,17 @@ fn sums(
     query
 }
 
-/// Returns the query for the accounts that have most of one count since a period: `name`, `sum`, and the
-/// `last` period with any.
-fn most_of(
-    table: &'static str,
-    period: &'static str,
-    since: i64,
-    count: &'static str,
-    max: u64,
-) -> SelectStatement {
-    Query::select()
-        .from(table)
-        .inner_join("accounts", Expr::col(("accounts", "id")).equals((table, "account_id")))
-        .column(("accounts", "name"))
-        .expr_as(sum_of(Expr::col((table, count))), "sum")
-        .expr_as(Expr::col((table, period)).max(), "last")
-        .and_where(Expr::col((table, period)).gte(since))
-        .and_where(Expr::col((table, count)).gt(0))
-        .group_by_col(("accounts", "name"))
-        .order_by("sum", Order::Desc)
-        .order_by(("accounts", "name"), Order::Asc)
-        .limit(max)
-        .take()
-}
-
 /// Returns the sum of counts. The sum of 64-bit integers is a decimal number on PostgreSQL, and is cast back.
 fn sum_of(counts: Expr) -> Expr {
     counts.sum().cast_as("bigint")
 }
 
-fn stored_counts(row: &QueryResult) -> Result<UsageCounts, DbErr> {
-    Ok(UsageCounts {
-        succeeded: row.try_get("", "succeeded")?,
-        client_errors: row.try_get("", "client_errors")?,
-        refused: row.try_get("", "refused")?,
-        server_errors: row.try_get("", "server_errors")?,
-        get_pet: row.try_get("", "get_pet")?,
-    })
+fn stored_counts(row: &QueryResult) -> Result<[i64; 5], DbErr> {
+    let mut counts = [0; 5];
+    for (count, column) in counts.iter_mut().zip(COUNTS) {
+        *count = row.try_get("", column)?;
+    }
+    Ok(counts)
 }
 
 /// Stores the report's number, and returns `true` if it is new. The row's lock makes a repeated report wait
