@@ -28,6 +28,15 @@ pub mod internal {
     }
 }
 
+/// Numbers of the public lists in page tokens, which gateway and core both read. A filter of a list is added
+/// to its number, from 1 to 15.
+pub mod lists {
+    /// Pets, filtered by the number of a `PetStatus`.
+    pub const PETS: u8 = 0x00;
+    /// Orders.
+    pub const ORDERS: u8 = 0x10;
+}
+
 /// The encoded `FileDescriptorSet` of every file above, for reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("petstore_descriptor");
 

@@ -1,6 +1,7 @@
 //! Lists of the catalogue, and where their pages begin.
 
-use petstore_api_key::{List, PageToken};
+use petstore_api_key::PageToken;
+use petstore_proto::lists;
 
 use super::{OrderId, PetId, PetStatus};
 use crate::domain::{PageSize, PetStoreError, Violation, Violations, judge, parse_token};
@@ -33,15 +34,14 @@ impl ListPets {
         let mut violations = Violations::default();
         let size = violations.gather(PageSize::parse(page_size));
         let asked = violations.gather(status);
-        let start = parse_token(page_token, list_of_pets(asked.flatten()));
+        let start = parse_token(page_token, list_of_pets(asked.flatten())).and_then(|token| {
+            token.map(|token| Ok((PetId(token.last_id), status_of_list(token.list)?))).transpose()
+        });
         // REST cannot express an unknown number of an enumeration as a parameter.
         let fault = if asked.is_none() { PetStoreError::Invalid } else { PetStoreError::InvalidParameter };
         let ((size, asked), start) = judge(size.zip(asked), start, violations, fault)?;
         Ok(match start {
-            Some(PageToken { list, last_id }) => {
-                let status = PetStatus::ALL.into_iter().find(|status| list_of_pets(Some(*status)) == list);
-                Self { size, after: Some(PetId(last_id)), status }
-            }
+            Some((after, status)) => Self { size, after: Some(after), status },
             None => Self { size, after: None, status: asked },
         })
     }
@@ -66,22 +66,29 @@ impl ListOrders {
     pub fn parse(page_size: i32, page_token: &str) -> Result<Self, PetStoreError> {
         let mut violations = Violations::default();
         let size = violations.gather(PageSize::parse(page_size));
-        let start = parse_token(page_token, List::Orders);
+        let start = parse_token(page_token, lists::ORDERS);
         let (size, start) = judge(size, start, violations, PetStoreError::InvalidParameter)?;
         Ok(Self { size, after: start.map(|token| OrderId(token.last_id)) })
     }
 }
 
 /// Returns the list of pets with the status, or of all pets, as page tokens name it.
-pub(crate) fn list_of_pets(status: Option<PetStatus>) -> List {
-    List::Pets(status.map_or(0, PetStatus::number))
+pub(crate) fn list_of_pets(status: Option<PetStatus>) -> u8 {
+    lists::PETS + status.map_or(0, PetStatus::number)
+}
+
+/// Returns the status of the pets in a list, or `None` for all pets.
+fn status_of_list(list: u8) -> Result<Option<PetStatus>, Violation> {
+    let mut statuses = [None].into_iter().chain(PetStatus::ALL.map(Some));
+    let status = statuses.find(|status| list_of_pets(*status) == list);
+    status.ok_or(Violation::new("cursor", PageToken::DAMAGED))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn token(list: List) -> String {
+    fn token(list: u8) -> String {
         PageToken { list, last_id: 7 }.to_string()
     }
 
@@ -94,15 +101,16 @@ mod tests {
                 assert_eq!((page.after, page.status), (Some(PetId(7)), status));
             }
         }
-        assert_eq!(ListOrders::parse(5, &token(List::Orders)).unwrap().after, Some(OrderId(7)));
+        ListPets::parse(5, &token(lists::PETS + 4), Ok(None)).unwrap_err();
+        assert_eq!(ListOrders::parse(5, &token(lists::ORDERS)).unwrap().after, Some(OrderId(7)));
     }
 
     #[test]
     fn a_token_of_another_list_is_refused() {
         let sold = token(list_of_pets(Some(PetStatus::Sold)));
         for (refusal, text) in [
-            (ListPets::parse(5, &sold, Ok(Some(PetStatus::Available))).unwrap_err(), "another status"),
-            (ListPets::parse(5, &token(List::Orders), Ok(None)).unwrap_err(), "another list"),
+            (ListPets::parse(5, &sold, Ok(Some(PetStatus::Available))).unwrap_err(), "another filter"),
+            (ListPets::parse(5, &token(lists::ORDERS), Ok(None)).unwrap_err(), "another list"),
             (ListOrders::parse(5, &sold).unwrap_err(), "another list"),
         ] {
             assert!(matches!(refusal, PetStoreError::InvalidCursor(_)), "{refusal}");

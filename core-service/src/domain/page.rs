@@ -1,6 +1,6 @@
 //! Pages of lists (docs/contract.md, 7.1; AIP-158), and the tokens of the next ones.
 
-use petstore_api_key::{List, PageToken};
+use petstore_api_key::PageToken;
 
 use super::{PetStoreError, Violation, Violations};
 
@@ -37,7 +37,7 @@ impl PageSize {
 }
 
 /// Parses the token of a page of the list. Returns `None` for the first page, whose token is empty.
-pub(crate) fn parse_token(page_token: &str, list: List) -> Result<Option<PageToken>, Violation> {
+pub(crate) fn parse_token(page_token: &str, list: u8) -> Result<Option<PageToken>, Violation> {
     if page_token.is_empty() {
         return Ok(None);
     }
@@ -73,7 +73,7 @@ pub struct Page<T> {
 
 impl<T> Page<T> {
     /// Cuts these rows to a page of `list`. One row more than `size` was read if there is one.
-    pub(crate) fn cut(mut rows: Vec<T>, size: PageSize, list: List, id: impl FnOnce(&T) -> i64) -> Self {
+    pub(crate) fn cut(mut rows: Vec<T>, size: PageSize, list: u8, id: impl FnOnce(&T) -> i64) -> Self {
         let more = rows.len() > size.get();
         rows.truncate(size.get());
         let next = rows.last().filter(|_| more).map(|last| PageToken { list, last_id: id(last) });

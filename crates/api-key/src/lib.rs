@@ -33,7 +33,7 @@ mod page_token;
 mod tokens;
 
 pub use bearer::{BearerError, bearer};
-pub use page_token::{List, PageToken};
+pub use page_token::PageToken;
 pub use tokens::{OperatorToken, ServiceToken};
 
 /// Length of the part after the prefix of a key or token.
@@ -244,7 +244,7 @@ pub fn redact(text: &str) -> Cow<'_, str> {
 ///
 /// ```
 /// # use petstore_api_key::is_request_id;
-/// assert!(is_request_id("order-66") && is_request_id("pet-live-order-66"));
+/// assert!(is_request_id("checkout-66") && is_request_id("pet-live-checkout"));
 /// assert!(!is_request_id("order 66") && !is_request_id("retry_pet_live_0000"));
 /// ```
 #[must_use]
@@ -342,7 +342,7 @@ mod tests {
         for text in ["pet_op_", "a.PET_OP_x", "pet_ses_"] {
             assert!(ApiKey::begins_in(text), "a token of an operator: {text}");
         }
-        for text in ["", "pet_live", "pet-live-order", "pet_dead_order", "order-66"] {
+        for text in ["", "pet_live", "pet-live-key", "pet_dead_key", "checkout-66"] {
             assert!(!ApiKey::begins_in(text), "{text}");
         }
     }

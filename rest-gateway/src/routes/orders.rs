@@ -2,8 +2,10 @@
 
 use axum::response::Response;
 use http::Uri;
-use petstore_api_key::List;
-use petstore_proto::v1::{ListOrdersRequest, Order, OrderStatus};
+use petstore_proto::{
+    lists,
+    v1::{ListOrdersRequest, Order, OrderStatus},
+};
 use serde::Serialize;
 
 use super::paging::{self, AnsweredPage, PageRequest, Query};
@@ -19,7 +21,7 @@ pub(super) async fn list(gateway: &GatewayState, caller: &Caller, uri: &Uri) -> 
         let body = orders_body(&page.orders);
         Ok(AnsweredPage { body, next_page_token: page.next_page_token, status: None })
     };
-    paging::list("/v1/store/orders", |_| List::Orders, query, fetch).await
+    paging::list("/v1/store/orders", |_| lists::ORDERS, query, fetch).await
 }
 
 /// Order object. `shipDate` is RFC 3339 in UTC, and omitted if there is none.

@@ -7,7 +7,7 @@ use std::fmt::{Display, Write};
 use axum::response::Response;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use petstore_api_key::{List, PageToken};
+use petstore_api_key::PageToken;
 use petstore_proto::v1::PetStatus;
 
 pub(super) use query::Query;
@@ -43,7 +43,7 @@ pub(super) struct AnsweredPage {
 /// status in cursors.
 pub(super) async fn list<F>(
     path: &str,
-    list: fn(PetStatus) -> List,
+    list: fn(PetStatus) -> u8,
     query: Query<'_>,
     fetch: impl FnOnce(PageRequest) -> F,
 ) -> Result<Response, ApiError>
@@ -70,7 +70,7 @@ where
 ///
 /// Only a cursor beside other faults is judged here. Any other is judged by the core, which may write and
 /// read newer ones than this gateway.
-fn refusal(query: Query<'_>, list: fn(PetStatus) -> List) -> ApiError {
+fn refusal(query: Query<'_>, list: fn(PetStatus) -> u8) -> ApiError {
     let list = list(query.status.as_ref().copied().unwrap_or_default().unwrap_or_default());
     let cursor = query.cursor.and_then(|cursor| match cursor {
         Some(cursor) => PageToken::parse(&cursor, list).map(drop).map_err(|rule| format!("cursor {rule}")),
@@ -126,6 +126,8 @@ fn links(list: &str, next_cursor: Option<&str>, is_first: bool) -> Option<String
 
 #[cfg(test)]
 mod tests {
+    use petstore_proto::lists;
+
     use super::*;
 
     const ALL: &str = "/v1/pets";
@@ -148,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_faulty_cursor_has_a_code_of_its_own_only_when_it_is_the_only_fault() {
-        let pets = |status| List::Pets(status as u8);
+        let pets = |status| lists::PETS + status as u8;
         let sold = PageToken { list: pets(PetStatus::Sold), last_id: 7 };
         let empty = "cursor must be given once, as returned with the previous page";
         let refused = |query: &str| refusal(Query::parse(query), pets);
@@ -164,7 +166,7 @@ mod tests {
             ),
             (
                 format!("limit=0&status=pending&cursor={sold}"),
-                format!("{limit}; cursor belongs to a list with another status"),
+                format!("{limit}; cursor belongs to a list with another filter"),
             ),
             (
                 format!("limit=0&status=x&cursor={sold}"),
@@ -174,7 +176,7 @@ mod tests {
             assert_eq!(refused(&query), ApiError::InvalidParameter(faults), "{query}");
         }
         let ApiError::InvalidParameter(faults) =
-            refusal(Query::parse(&format!("limit=0&cursor={sold}")), |_| List::Orders)
+            refusal(Query::parse(&format!("limit=0&cursor={sold}")), |_| lists::ORDERS)
         else {
             panic!("there are several faults")
         };

@@ -3,9 +3,11 @@
 use axum::{extract::Request, response::Response};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use percent_encoding::percent_decode_str;
-use petstore_api_key::List;
 use petstore_clock::Clock;
-use petstore_proto::v1::{CreatePetRequest, GetPetRequest, ListPetsRequest, PetStatus};
+use petstore_proto::{
+    lists,
+    v1::{CreatePetRequest, GetPetRequest, ListPetsRequest, PetStatus},
+};
 
 use super::paging::{self, AnsweredPage, PageRequest, Query};
 use crate::{
@@ -30,7 +32,7 @@ pub(super) async fn list(gateway: &GatewayState, caller: &Caller, uri: &Uri) -> 
         let (body, status) = (pets_body(&page.pets), PetStatus::try_from(page.status).ok());
         Ok(AnsweredPage { body, next_page_token: page.next_page_token, status })
     };
-    paging::list("/v1/pets", |status| List::Pets(status as u8), query, fetch).await
+    paging::list("/v1/pets", |status| lists::PETS + status as u8, query, fetch).await
 }
 
 /// Handles `GET /v1/pets/{petId}`: one pet (docs/contract.md, 7.5). Deprecated, see [`GET_PET_DEPRECATION`].

@@ -1,8 +1,8 @@
 //! Orders in the database.
 
-use petstore_api_key::List;
 use petstore_clock::UnixMillis;
 use petstore_database::{DatabaseError, fault};
+use petstore_proto::lists;
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, sea_query::Expr,
 };
@@ -51,7 +51,7 @@ impl Catalogue {
         let query = query.limit(list.size.get() as u64 + 1); // one more shows if another page follows
         let rows = self.database.read(move |db| Box::pin(query.clone().all(db))).await?;
         let orders = rows.into_iter().map(Order::try_from).collect::<Result<_, _>>()?;
-        Ok(Page::cut(orders, list.size, List::Orders, |order| order.id.0))
+        Ok(Page::cut(orders, list.size, lists::ORDERS, |order| order.id.0))
     }
 
     /// Advances an order to `to`, if its status is the one before that. It is one statement, so that exactly

@@ -70,7 +70,7 @@ async fn a_list_continues_at_its_token() {
     assert_eq!((ids, end.as_str()), (vec![4], ""));
 
     let refusal = list(2, &token, PetStatus::Available).await.unwrap_err();
-    let message = "cursor belongs to a list with another status";
+    let message = "cursor belongs to a list with another filter";
     assert_eq!(verdict(&refusal), refused(Code::InvalidArgument, "INVALID_CURSOR", message));
     let refusal = list(2, &token[1..], PetStatus::Sold).await.unwrap_err();
     let message = "cursor must be the one returned with the previous page, unchanged";

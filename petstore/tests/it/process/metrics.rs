@@ -144,7 +144,7 @@ async fn a_cursor_beside_an_invalid_limit_is_judged_without_a_call() {
         (format!("limit=101&cursor={cursor}"), limit.to_owned()),
         (
             format!("limit=0&status=sold&cursor={cursor}"),
-            format!("{limit}; cursor belongs to a list with another status"),
+            format!("{limit}; cursor belongs to a list with another filter"),
         ),
     ] {
         let refused = client.get(&format!("/v1/pets?{query}")).await;
