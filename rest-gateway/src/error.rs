@@ -22,7 +22,7 @@ use tonic_types::StatusExt;
 errors! {
     /// Reason for an Error body in place of the requested answer. `Display` is the body's `message`, which is
     /// safe for a client. Causes are logged where the error is made.
-    #[derive(Debug, PartialEq, thiserror::Error)]
+    #[derive(Clone, Debug, PartialEq, thiserror::Error)]
     #[expect(missing_docs, reason = "the text of each error says what it means")]
     pub enum ApiError {
         #[error("the request must carry exactly one Host field with a host name or address")]

@@ -27,7 +27,7 @@ pub fn document() -> Value {
     // The document is part of the program, and a test parses it.
     let mut document: Value = serde_json::from_str(include_str!("openapi/document.json")).unwrap_or_default();
     let shared = document["components"]["responses"].take();
-    for row in &OPERATIONS {
+    for row in OPERATIONS {
         let own = failure_headers(row);
         let path = row.path.strip_prefix("/v1").unwrap_or(row.path);
         let responses =

@@ -2,8 +2,8 @@
 //! `Allow`, authentication, rate limits, usage, metrics, traces and header fields read it, and a test
 //! compares the OpenAPI document with it.
 //!
-//! A new operation is a row here, a handler in [`routes`](crate::routes) and its description in
-//! `openapi/document.json`.
+//! A new operation is a row here, the handler that it names, in [`routes`](crate::routes), and its
+//! description in `openapi/document.json`.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use petstore_clock::UnixMillis;
@@ -22,23 +22,6 @@ pub(crate) struct Operation {
     pub(crate) counts: Counts,
     pub(crate) stability: Stability,
     pub(crate) deprecation: Option<&'static Deprecation>,
-}
-
-/// Identity of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Id {
-    ListPets,
-    CreatePet,
-    GetPet,
-    ListOrders,
-    GetUsage,
-    OpenApi,
-    /// The pages for people.
-    Docs,
-    /// OPTIONS: the methods of a path, and the rights of web pages to use them.
-    Options,
-    /// Any other request. Text of an unauthenticated client never becomes a name.
-    Unmatched,
 }
 
 /// Callers that an operation accepts.
@@ -122,32 +105,60 @@ impl Deprecation {
     }
 }
 
-/// All operations that a handler serves. Access, counts, stability and deprecation belong to the path, so its
-/// rows agree in them for every method.
-#[rustfmt::skip]
-pub(crate) static OPERATIONS: [Operation; 6] = {
-    use Access::{ApiKey, Everybody};
-    use Counts::{Nothing, OwnLimit, Quota};
-    use Id::{CreatePet, GetPet, GetUsage, ListOrders, ListPets, OpenApi};
-    use Stability::{Beta, Experimental, Stable};
-    let sunset = Some(&GET_PET_DEPRECATION);
-    [
-        row(ListPets,   "listPets",   "GET",  "/v1/pets",         ApiKey,    Quota,    Stable,       None),
-        row(CreatePet,  "createPet",  "POST", "/v1/pets",         ApiKey,    Quota,    Stable,       None),
-        row(GetPet,     "getPet",     "GET",  "/v1/pets/{petId}", ApiKey,    Quota,    Stable,       sunset),
-        row(ListOrders, "listOrders", "GET",  "/v1/store/orders", ApiKey,    Quota,    Experimental, None),
-        row(GetUsage,   "getUsage",   "GET",  "/v1/usage",        ApiKey,    OwnLimit, Beta,         None),
-        row(OpenApi,    "openapi",    "GET",  "/openapi.json",    Everybody, Nothing,  Stable,       None),
-    ]
-};
+/// Passes the table of operations to a macro: `table`, which makes it, or that of the router. The columns
+/// are identity; name, method, path, limit, stability and deprecation; handler. Handlers of rare operations
+/// are boxed. Those of operations for callers with an API key get the caller. Access, limit, stability and
+/// deprecation belong to the path, so its rows agree in them for every method.
+macro_rules! operations {
+    ($then:ident) => {
+        $then! {
+            ApiKey {
+                ListPets("listPets", "GET", "/v1/pets", Quota, Stable, None) => direct pets::list;
+                CreatePet("createPet", "POST", "/v1/pets", Quota, Stable, None) => boxed pets::create;
+                GetPet("getPet", "GET", "/v1/pets/{petId}", Quota, Stable, SUNSET) => direct pets::get;
+                ListOrders("listOrders", "GET", "/v1/store/orders", Quota, Experimental, None) =>
+                    boxed orders::list;
+                GetUsage("getUsage", "GET", "/v1/usage", OwnLimit, Beta, None) => boxed get_usage;
+            }
+            Everybody {
+                OpenApi("openapi", "GET", "/openapi.json", Nothing, Stable, None) => boxed page;
+            }
+        }
+    };
+}
+pub(crate) use operations;
+
+macro_rules! table {
+    ($($access:ident { $($id:ident $row:tt => $future:ident $handler:path;)* })*) => {
+        /// Identity of an operation.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Id {
+            $($($id,)*)*
+            /// The pages for people.
+            Docs,
+            /// OPTIONS: the methods of a path, and the rights of web pages to use them.
+            Options,
+            /// Any other request. Text of an unauthenticated client never becomes a name.
+            Unmatched,
+        }
+
+        /// All operations that a handler serves.
+        pub(crate) static OPERATIONS: &[Operation] = {
+            use Counts::{Nothing, OwnLimit, Quota};
+            use Stability::{Beta, Experimental, Stable};
+            const SUNSET: Option<&Deprecation> = Some(&GET_PET_DEPRECATION);
+            &[$($(Operation { id: Id::$id, access: Access::$access, ..row $row },)*)*]
+        };
+    };
+}
+operations!(table);
 
 /// Request for the documentation, whose paths are those of its pages.
 const DOCS: Operation = OUTSIDE_V1.named(Id::Docs, "docs", "GET", "/docs");
 
 /// Request for no operation, to `/v1` or below. It is counted, so that unknown paths are not a way around the
 /// limit.
-const UNMATCHED: Operation =
-    row(Id::Unmatched, "unmatched", "_OTHER", "", Access::ApiKey, Counts::Quota, Stability::Stable, None);
+const UNMATCHED: Operation = row("unmatched", "_OTHER", "", Counts::Quota, Stability::Stable, None);
 
 /// Request for no operation, outside `/v1`.
 const OUTSIDE_V1: Operation = Operation { access: Access::Everybody, counts: Counts::Nothing, ..UNMATCHED };
@@ -228,18 +239,25 @@ pub(crate) fn allowed_methods(path: &str) -> String {
     methods + "OPTIONS"
 }
 
-#[expect(clippy::too_many_arguments, reason = "the columns of the table")]
+/// Returns an operation for callers with a key, without its identity.
 const fn row(
-    id: Id,
     name: &'static str,
     method: &'static str,
     path: &'static str,
-    access: Access,
     counts: Counts,
     stability: Stability,
     deprecation: Option<&'static Deprecation>,
 ) -> Operation {
-    Operation { id, name, method, path, access, counts, stability, deprecation }
+    Operation {
+        id: Id::Unmatched,
+        name,
+        method,
+        path,
+        access: Access::ApiKey,
+        counts,
+        stability,
+        deprecation,
+    }
 }
 
 #[cfg(test)]
@@ -252,7 +270,7 @@ mod tests {
 
     #[test]
     fn every_row_is_found_by_its_method_and_path() {
-        for row in &OPERATIONS {
+        for row in OPERATIONS {
             let path =
                 row.path.split_once('{').map_or(row.path.to_owned(), |(folder, _)| format!("{folder}7"));
             assert_eq!(find(row.method, &path).id, row.id);
@@ -264,7 +282,7 @@ mod tests {
         let of_path = |row: &Operation| {
             (row.access, row.counts, row.stability, row.deprecation.map(|it| it.removed_at))
         };
-        for row in &OPERATIONS {
+        for row in OPERATIONS {
             let first = OPERATIONS.iter().find(|first| first.path == row.path).unwrap();
             assert_eq!(of_path(row), of_path(first), "{}", row.path);
         }
@@ -272,7 +290,7 @@ mod tests {
 
     #[test]
     fn only_reads_that_count_against_the_quota_may_begin_early() {
-        for row in &OPERATIONS {
+        for row in OPERATIONS {
             let is_expected = row.method == "GET" && !matches!(row.id, Id::GetUsage | Id::OpenApi);
             assert_eq!(row.is_read(), is_expected, "{}", row.name);
         }

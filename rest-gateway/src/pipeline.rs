@@ -80,11 +80,6 @@ impl RequestContext {
         }
     }
 
-    /// Returns the caller of an admitted request.
-    fn caller(&self, key: &KnownKey) -> Caller {
-        Caller { account_id: key.account_id, plan: key.plan, request_id: self.request_id.clone() }
-    }
-
     /// Runs a part of the request's work within its span.
     fn within<F: Future>(&self, work: F) -> Within<F> {
         self.span.within(work)
@@ -97,8 +92,6 @@ pub(crate) struct Admitted {
     pub(crate) operation: Id,
     /// `None` only for operations that need no key.
     pub(crate) caller: Option<Caller>,
-    /// Limits of the account, for a request for its usage.
-    pub(crate) limit_status: Option<LimitStatus>,
     pub(crate) request: Request,
 }
 
@@ -115,37 +108,35 @@ where
 {
     let (parts, body) = request.into_parts();
     let context = RequestContext::new(gateway, &parts, peer);
-    let identity = identify(gateway, &context, &parts).await;
+    let sender = identify(gateway, &context, &parts).await;
     let operation = context.operation.id;
-    let answer = async |caller, limit_status| {
+    let answer = async |caller| {
         let request = Request::from_parts(parts, body);
-        let answered = pin!(route(Admitted { operation, caller, limit_status, request }));
+        let answered = pin!(route(Admitted { operation, caller, request }));
         context.within(catch_panic(answered)).await
     };
-    let (key, refused_key, decision, answered) =
-        if let Some((caller, early)) = identity.early_caller(gateway, &context) {
+    let (decision, answered) = match sender.early_read(gateway, &context) {
+        Some(early) => {
             let both = async {
-                let admission = pin!(async {
-                    let admission = admit(gateway, &context, identity).await;
+                let admission = async {
+                    let admission = admit(gateway, &context, &sender).await;
                     drop(early);
                     admission
-                });
-                at_once(admission, pin!(answer(Some(caller), None))).await
+                };
+                at_once(pin!(admission), pin!(answer(sender.caller(&context, None)))).await
             };
             // Boxed, because otherwise every request would be as large as a decision and a call together.
-            let (key, decision, answered) = Box::pin(both).await;
-            (key, None, decision, answered)
-        } else {
-            let Admission { key, refused_key, verdict, decision, limit_status } =
-                admit(gateway, &context, identity).await;
-            let answered = match verdict {
-                Ok(()) => answer(key.as_deref().map(|key| context.caller(key)), limit_status).await,
-                Err(refusal) => Err(refusal),
-            };
-            (key, refused_key, decision, answered)
-        };
+            Box::pin(both).await
+        }
+        None => match admit(gateway, &context, &sender).await {
+            Admission { verdict: Ok(limits), decision } => {
+                (decision, answer(sender.caller(&context, limits)).await)
+            }
+            Admission { verdict: Err(refusal), decision } => (decision, Err(refusal)),
+        },
+    };
     let response = respond::complete(gateway, &context, decision, answered).await;
-    respond::record(gateway, &context, key.as_ref(), refused_key.as_deref(), &response);
+    respond::record(gateway, &context, &sender, &response);
     response
 }
 
@@ -153,66 +144,79 @@ where
 async fn at_once(
     mut admission: Pin<&mut impl Future<Output = Admission>>,
     mut answer: Pin<&mut impl Future<Output = Result<Response, ApiError>>>,
-) -> (Option<Arc<KnownKey>>, Option<Decision>, Result<Response, ApiError>) {
-    let (Admission { key, verdict, decision, .. }, answered) = select! {
+) -> (Option<Decision>, Result<Response, ApiError>) {
+    let (Admission { verdict, decision }, answered) = select! {
         biased;
         admission = admission.as_mut() => (admission, None),
         answered = answer.as_mut() => (admission.await, Some(answered)),
     };
     let answered = match (verdict, answered) {
         (Err(refusal), _) => Err(refusal),
-        (Ok(()), Some(answered)) => answered,
-        (Ok(()), None) => answer.await,
+        (Ok(_), Some(answered)) => answered,
+        (Ok(_), None) => answer.await,
     };
-    (key, decision, answered)
+    (decision, answered)
 }
 
 /// Sender of a request.
-enum Identity {
-    /// Any sender: the operation needs no key, or the head is refused.
-    Anybody(Result<(), ApiError>),
-    Key(Result<Arc<KnownKey>, UnusableKey>),
+enum Sender {
+    /// It was not looked for, because the head is refused.
+    Unread(ApiError),
+    /// Anybody: the operation needs no key.
+    Anybody,
+    /// The holder of a valid key.
+    Key(Arc<KnownKey>),
+    /// Nobody whose key may be used.
+    NoKey(UnusableKey),
 }
 
-impl Identity {
-    /// Returns the caller of a read that need not wait for the limiter, because it will probably be admitted.
-    fn early_caller(&self, gateway: &GatewayState, context: &RequestContext) -> Option<(Caller, EarlyRead)> {
-        match self {
-            Self::Key(Ok(key)) if gateway.limiter.is_remote() && context.operation.is_read() => {
-                gateway.early_reads.of(key.account_id).begin().map(|early| (context.caller(key), early))
-            }
-            _ => None,
-        }
+impl Sender {
+    /// Returns the key if it is valid, even if the limits refuse the request.
+    fn key(&self) -> Option<&Arc<KnownKey>> {
+        if let Self::Key(key) = self { Some(key) } else { None }
+    }
+
+    /// Returns the key if it is known, even if it may not be used.
+    fn known_key(&self) -> Option<&Arc<KnownKey>> {
+        if let Self::NoKey(UnusableKey { key, .. }) = self { key.as_ref() } else { self.key() }
+    }
+
+    /// Returns the caller of an admitted request.
+    fn caller(&self, context: &RequestContext, limits: Option<Box<LimitStatus>>) -> Option<Caller> {
+        let request_id = context.request_id.clone();
+        self.key().map(|key| Caller { account_id: key.account_id, plan: key.plan, request_id, limits })
+    }
+
+    /// Begins a read that need not wait for the limiter, because it will probably be admitted.
+    fn early_read(&self, gateway: &GatewayState, context: &RequestContext) -> Option<EarlyRead> {
+        let key = self.key().filter(|_| gateway.limiter.is_remote() && context.operation.is_read())?;
+        gateway.early_reads.of(key.account_id).begin()
     }
 }
 
 /// Checks the head, and authenticates the request if its operation requires that.
-async fn identify(gateway: &GatewayState, context: &RequestContext, parts: &Parts) -> Identity {
+async fn identify(gateway: &GatewayState, context: &RequestContext, parts: &Parts) -> Sender {
     if let Err(error) = head::check(parts) {
-        return Identity::Anybody(Err(error));
+        return Sender::Unread(error);
     }
     if context.operation.access == Access::Everybody {
-        return Identity::Anybody(Ok(()));
+        return Sender::Anybody;
     }
     let key = pin!(authenticate(gateway, &parts.headers, context.address));
     match context.within(catch_panic(key)).await {
-        Ok(key) => Identity::Key(key),
-        Err(panicked) => Identity::Anybody(Err(panicked)),
+        Ok(Ok(key)) => Sender::Key(key),
+        Ok(Err(unusable)) => Sender::NoKey(unusable),
+        Err(panicked) => Sender::Unread(panicked),
     }
 }
 
 /// Counts the request, if its operation requires that, and records a refusal.
-async fn admit(gateway: &GatewayState, context: &RequestContext, identity: Identity) -> Admission {
-    let admission = match identity {
-        Identity::Anybody(verdict) => Admission::not_counted(verdict),
-        Identity::Key(key) => {
-            let admission = pin!(rate_limit::admit(gateway, context, key));
-            let admission = context.within(catch_panic(admission)).await;
-            admission.unwrap_or_else(|panicked| Admission::not_counted(Err(panicked)))
-        }
-    };
+async fn admit(gateway: &GatewayState, context: &RequestContext, sender: &Sender) -> Admission {
+    let admission = pin!(rate_limit::admit(gateway, context, sender));
+    let admission = context.within(catch_panic(admission)).await;
+    let admission = admission.unwrap_or_else(|panicked| Admission::not_counted(Err(panicked)));
     if let Err(error) = &admission.verdict {
-        refusal::note(gateway, context, &admission, error);
+        refusal::note(gateway, context, sender, error);
     }
     admission
 }

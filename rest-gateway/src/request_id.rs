@@ -5,6 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use petstore_api_key::is_request_id;
 use petstore_clock::Clock;
 use petstore_proto::internal::v1::Plan;
+use petstore_rate_limit::LimitStatus;
 use uuid::Uuid;
 
 /// Header field, and the name of the metadata that the core sees.
@@ -48,6 +49,8 @@ pub(crate) struct Caller {
     pub(crate) account_id: i64,
     pub(crate) plan: Plan,
     pub(crate) request_id: RequestId,
+    /// Limits of the account, for a request for its usage.
+    pub(crate) limits: Option<Box<LimitStatus>>,
 }
 
 /// Returns a UUID of version 7 (RFC 9562 §5.7), with enough random bits that no two gateways choose the

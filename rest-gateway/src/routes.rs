@@ -5,7 +5,9 @@ mod paging;
 mod pets;
 
 use std::{
+    convert::identity as direct,
     net::{IpAddr, SocketAddr},
+    pin::Pin,
     sync::Arc,
 };
 
@@ -19,7 +21,6 @@ use futures_util::{FutureExt, future::BoxFuture};
 use http::{HeaderValue, Method, StatusCode, header};
 use http_body::Body as _;
 use petstore_http_server::App;
-use petstore_rate_limit::LimitStatus;
 use tower::ServiceExt;
 
 use crate::{
@@ -28,7 +29,7 @@ use crate::{
     gateway::{Gateway, GatewayState},
     json::{json_response, usage::usage_body},
     openapi,
-    operation::{Id, allow},
+    operation::{Id, allow, operations},
     pipeline::{self, Admitted},
     request_id::Caller,
 };
@@ -76,35 +77,46 @@ impl RestApp {
     }
 }
 
-/// Calls the handler of the operation.
-async fn route(app: &RestApp, admitted: Admitted) -> Response {
-    let RestApp { gateway, pages } = app;
-    let Admitted { operation, caller, limit_status, request } = admitted;
-    let uri = request.uri();
-    let answered = match (operation, caller) {
-        (Id::ListPets, Some(caller)) => pets::list(gateway, &caller, uri).await,
-        (Id::CreatePet, Some(caller)) => Box::pin(pets::create(gateway, &caller, request)).await,
-        (Id::GetPet, Some(caller)) => pets::get(gateway, &caller, uri).await,
-        (Id::ListOrders, Some(caller)) => Box::pin(orders::list(gateway, &caller, uri)).await,
-        (Id::GetUsage, Some(caller)) => Box::pin(get_usage(gateway, &caller, limit_status)).await,
-        // Only operations that need no key have no caller.
-        (Id::ListPets | Id::CreatePet | Id::GetPet | Id::ListOrders | Id::GetUsage, None) => {
-            Err(ApiError::Internal)
+macro_rules! route {
+    (
+        ApiKey { $($id:ident $row:tt => $future:ident $handler:path;)* }
+        Everybody { $($page:ident $page_row:tt => $page_future:ident $page_handler:path;)* }
+    ) => {
+        /// Calls the handler of the operation.
+        async fn route(app: &RestApp, admitted: Admitted) -> Response {
+            let RestApp { gateway, pages } = app;
+            let Admitted { operation, caller, request } = admitted;
+            let answered = match (operation, caller) {
+                $((Id::$id, Some(caller)) => $future($handler(gateway, &caller, request)).await,)*
+                $((Id::$page, _) => $page_future($page_handler(pages, request)).await,)*
+                (Id::Docs, _) => boxed(page(pages, request)).await,
+                (_, _) => boxed(not_served(pages, operation, request)).await,
+            };
+            answered.unwrap_or_else(IntoResponse::into_response)
         }
-        (Id::OpenApi | Id::Docs, _) => page(pages, request).await,
-        (Id::Options | Id::Unmatched, _) => match allow(uri.path()) {
-            Some(allow) if operation == Id::Options => {
-                Ok((StatusCode::NO_CONTENT, [(header::ALLOW, allow)]).into_response())
-            }
-            Some(allow) => Err(ApiError::MethodNotAllowed { allow }),
-            None => page(pages, request).await,
-        },
     };
-    answered.unwrap_or_else(IntoResponse::into_response)
+}
+operations!(route);
+
+/// Keeps the future of a rare operation elsewhere, because otherwise every request would be as large as it.
+fn boxed<F>(handler: F) -> Pin<Box<F>> {
+    Box::pin(handler)
 }
 
+/// Returns a page that needs no key.
 async fn page(pages: &Router, request: Request) -> Result<Response, ApiError> {
-    Box::pin(pages.clone().oneshot(request)).await.map_err(|never| match never {})
+    pages.clone().oneshot(request).await.map_err(|never| match never {})
+}
+
+/// Answers a request that no row of the table serves. Anything else that comes here is refused too.
+async fn not_served(pages: &Router, operation: Id, request: Request) -> Result<Response, ApiError> {
+    match allow(request.uri().path()) {
+        Some(allow) if operation == Id::Options => {
+            Ok((StatusCode::NO_CONTENT, [(header::ALLOW, allow)]).into_response())
+        }
+        Some(allow) => Err(ApiError::MethodNotAllowed { allow }),
+        None => page(pages, request).await,
+    }
 }
 
 /// Returns the answer to HEAD, with the length of the answer to GET (RFC 9110 §9.3.2).
@@ -117,14 +129,10 @@ fn without_body(mut response: Response) -> Response {
 }
 
 /// Handles `GET /v1/usage` (beta). Admission has already inspected the account, since this uses no quota.
-async fn get_usage(
-    gateway: &GatewayState,
-    caller: &Caller,
-    limit_status: Option<LimitStatus>,
-) -> Result<Response, ApiError> {
-    let limit_status = limit_status.ok_or(ApiError::Internal)?;
+async fn get_usage(gateway: &GatewayState, caller: &Caller, _: Request) -> Result<Response, ApiError> {
+    let limits = caller.limits.as_deref().ok_or(ApiError::Internal)?;
     let days = gateway.usage.days(&gateway.core, caller).await?;
-    Ok(json_response(StatusCode::OK, usage_body(caller.plan, &limit_status, &days)))
+    Ok(json_response(StatusCode::OK, usage_body(caller.plan, limits, &days)))
 }
 
 /// Limit, status and cursor of a list, each with its value or its fault.

@@ -9,7 +9,7 @@ use petstore_rate_limit::{
     BanCause, Decision, LimitKey, LimitStatus, LimiterUnavailable, Outcome, Quota, Scope, WindowView,
 };
 
-use super::RequestContext;
+use super::{RequestContext, Sender};
 use crate::{error::ApiError, gateway::GatewayState, operation::Counts};
 
 /// Quota of a client address without a valid key.
@@ -21,52 +21,46 @@ const USAGE_QUOTA: Quota = Quota { per_minute: 60, per_day: 100_000 };
 
 /// Verdict on a request, with the counters that it is based on.
 pub(super) struct Admission {
-    /// The key if it is valid, even if the request may not pass.
-    pub(super) key: Option<Arc<KnownKey>>,
-    /// The key, if it is known and cannot be used.
-    pub(super) refused_key: Option<Arc<KnownKey>>,
-    pub(super) verdict: Result<(), ApiError>,
+    /// Limits of the account if the request may pass and asks for its usage.
+    pub(super) verdict: Result<Option<Box<LimitStatus>>, ApiError>,
     /// `None` if nothing was counted.
     pub(super) decision: Option<Decision>,
-    /// Limits of the account, for a request for its usage.
-    pub(super) limit_status: Option<LimitStatus>,
 }
 
 impl Admission {
     /// Returns the verdict on a request that no limit counts.
-    pub(super) const fn not_counted(verdict: Result<(), ApiError>) -> Self {
-        Self { key: None, refused_key: None, verdict, decision: None, limit_status: None }
+    pub(super) const fn not_counted(verdict: Result<Option<Box<LimitStatus>>, ApiError>) -> Self {
+        Self { verdict, decision: None }
     }
 }
 
 /// Counts the request: against the limit of its operation if its key is valid, and otherwise against the
-/// client address.
-pub(super) async fn admit(
-    gateway: &GatewayState,
-    context: &RequestContext,
-    key: Result<Arc<KnownKey>, UnusableKey>,
-) -> Admission {
-    match key {
-        Ok(key) if context.operation.counts == Counts::OwnLimit => {
+/// client address. Requests that need no key, and those with a malformed head, are not counted.
+pub(super) async fn admit(gateway: &GatewayState, context: &RequestContext, sender: &Sender) -> Admission {
+    match sender {
+        Sender::Unread(refusal) => Admission::not_counted(Err(refusal.clone())),
+        Sender::Anybody => Admission::not_counted(Ok(None)),
+        Sender::Key(key) if context.operation.counts == Counts::OwnLimit => {
             Box::pin(admit_to_usage(gateway, key)).await
         }
-        Ok(key) => {
-            let (limit_key, quota) = (limit_key(gateway, &key), key.quota);
-            let judged = judge(gateway, &limit_key, &key).await;
+        Sender::Key(key) => {
+            let limit_key = limit_key(gateway, key);
+            let judged = judge(gateway, &limit_key, key).await;
             if gateway.limiter.is_remote() {
                 gateway.early_reads.of(key.account_id).note_decision(match &judged {
                     Ok(Judged { decision, ban_cause: None }) => Some(decision),
                     _ => None,
                 });
             }
-            admission(gateway, &limit_key, quota, judged, Ok(key))
+            admission(gateway, &limit_key, key.quota, judged, None)
         }
-        Err(UnusableKey { error, .. }) if is_free(&error) => Admission::not_counted(Err(error.into())),
-        Err(UnusableKey { error, key }) => {
+        Sender::NoKey(UnusableKey { error, .. }) if is_free(error) => {
+            Admission::not_counted(Err(error.clone().into()))
+        }
+        Sender::NoKey(UnusableKey { error, .. }) => {
             let address = LimitKey::Address(context.address);
             let taken = take(gateway, &address, ADDRESS_QUOTA).await;
-            let admission = admission(gateway, &address, ADDRESS_QUOTA, taken, Err(error.into()));
-            Admission { refused_key: key, ..admission }
+            admission(gateway, &address, ADDRESS_QUOTA, taken, Some(error.clone().into()))
         }
     }
 }
@@ -141,21 +135,18 @@ fn settled_at(last_ban: Option<&LastBan>) -> UnixMillis {
 
 /// Counts a request for usage. It uses no quota and is answered even if the quota is used up, and during a
 /// ban. It has a separate limit, which is shown only when it refuses.
-async fn admit_to_usage(gateway: &GatewayState, key: Arc<KnownKey>) -> Admission {
+async fn admit_to_usage(gateway: &GatewayState, key: &KnownKey) -> Admission {
     let own = LimitKey::Usage(key.account_id);
     let taken = take(gateway, &own, USAGE_QUOTA).await;
-    let admission = admission(gateway, &own, USAGE_QUOTA, taken, Ok(Arc::clone(&key)));
+    let admission = admission(gateway, &own, USAGE_QUOTA, taken, None);
     if admission.verdict.is_err() {
         return admission;
     }
-    match limit_status(gateway, &key).await {
-        Ok(limit_status) => {
-            let decision = Some(limit_status.decision);
-            Admission { decision, limit_status: Some(limit_status), ..admission }
-        }
+    match limit_status(gateway, key).await {
+        Ok(limits) => Admission { decision: Some(limits.decision), verdict: Ok(Some(Box::new(limits))) },
         Err(unavailable) => {
             let decision = Some(undecided(key.quota, gateway.clock.now()));
-            Admission { verdict: Err(unavailable.into()), decision, ..admission }
+            Admission { verdict: Err(unavailable.into()), decision }
         }
     }
 }
@@ -191,20 +182,16 @@ async fn take(
     Ok(Judged { decision, ban_cause: None })
 }
 
-/// Returns the admission of a request. If it is within the limits, it may pass with the key, and otherwise it
-/// is refused for the reason in `caller`.
+/// Returns the admission of a request. If it is within the limits, it may pass, unless there is another
+/// `refusal`.
 fn admission(
     gateway: &GatewayState,
     limit_key: &LimitKey,
     quota: Quota,
     judged: Result<Judged, LimiterUnavailable>,
-    caller: Result<Arc<KnownKey>, ApiError>,
+    refusal: Option<ApiError>,
 ) -> Admission {
     gateway.metrics.decided(limit_key, judged.as_ref().map(|it| &it.decision).map_err(|away| *away));
-    let (key, refusal) = match caller {
-        Ok(key) => (Some(key), None),
-        Err(refusal) => (None, Some(refusal)),
-    };
     let (refusal, decision) = match judged {
         Ok(Judged { decision, ban_cause: Some(cause) }) => {
             (Some(ApiError::Banned(Box::new(decision), cause)), decision)
@@ -213,8 +200,7 @@ fn admission(
         Ok(Judged { decision, .. }) => (Some(ApiError::OverLimit(decision)), decision),
         Err(unavailable) => (Some(unavailable.into()), undecided(quota, gateway.clock.now())),
     };
-    let verdict = refusal.map_or(Ok(()), Err);
-    Admission { key, refused_key: None, verdict, decision: Some(decision), limit_status: None }
+    Admission { verdict: refusal.map_or(Ok(None), Err), decision: Some(decision) }
 }
 
 /// Returns the values to show for a request that was not counted: those of the client address.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use petstore_proto::admin::v1::RefusalCause;
 use petstore_rate_limit::{BanCause, DAY, Decision, MINUTE, Outcome, WindowView};
 
-use super::{RequestContext, rate_limit::Admission};
+use super::{RequestContext, Sender};
 use crate::{
     error::ApiError,
     gateway::GatewayState,
@@ -14,19 +14,14 @@ use crate::{
 };
 
 /// Records the refusal, unless the request was malformed or a part of the service is unavailable.
-pub(super) fn note(
-    gateway: &GatewayState,
-    context: &RequestContext,
-    admission: &Admission,
-    error: &ApiError,
-) {
-    let own_limit = match (&admission.key, context.operation.counts) {
+pub(super) fn note(gateway: &GatewayState, context: &RequestContext, sender: &Sender, error: &ApiError) {
+    let own_limit = match (sender.key(), context.operation.counts) {
         (None, _) => Some(RefusalCause::AddressLimit),
         (Some(_), Counts::OwnLimit) => Some(RefusalCause::UsageLimit),
         (Some(_), _) => None,
     };
     let Some(by) = refused_by(error, own_limit) else { return };
-    let who = match admission.key.as_ref().or(admission.refused_key.as_ref()) {
+    let who = match sender.known_key() {
         Some(key) => Who::Key(Arc::clone(key)),
         None => Who::Address(context.address),
     };

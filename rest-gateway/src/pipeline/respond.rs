@@ -1,8 +1,6 @@
 //! Completes an answer with an Error body if it failed, and the header fields that every answer carries. Then
 //! records it: usage, metrics, its span, and one line of the log.
 
-use std::sync::Arc;
-
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use petstore_key_cache::KnownKey;
@@ -10,7 +8,7 @@ use petstore_proto::v1::ErrorReason;
 use petstore_rate_limit::Decision;
 use petstore_telemetry::{abandoned::caller_has_left, traces::KeyValue};
 
-use super::{RequestContext, rate_limit, rate_limit_headers};
+use super::{RequestContext, Sender, rate_limit, rate_limit_headers};
 use crate::{
     cors,
     error::ApiError,
@@ -67,17 +65,11 @@ fn with_error_body(response: Response) -> Response {
     ApiError::replacing(response.status()).into_response()
 }
 
-/// Counts the answer and writes its line. `key` is the request's key if it may be used, and `refused_key` is
-/// its key if it is known but may not be used. The request id is the line's only text from the client,
-/// because its characters are limited: a path or a query could hold a key.
-pub(super) fn record(
-    gateway: &GatewayState,
-    context: &RequestContext,
-    key: Option<&Arc<KnownKey>>,
-    refused_key: Option<&KnownKey>,
-    response: &Response,
-) {
+/// Counts the answer and writes its line. The request id is the line's only text from the client, because its
+/// characters are limited: a path or a query could hold a key.
+pub(super) fn record(gateway: &GatewayState, context: &RequestContext, sender: &Sender, response: &Response) {
     let RequestContext { operation, .. } = context;
+    let (key, known) = (sender.key(), sender.known_key().map(|key| &**key));
     match key {
         Some(key) if operation.counts == Counts::Quota => {
             gateway.usage.count(key, response.status(), operation.id == Id::GetPet);
@@ -93,7 +85,6 @@ pub(super) fn record(
     let plan = key.map(|key| key.plan);
     let client_left = caller_has_left();
     gateway.metrics.answered(&RequestOutcome { operation, status, reason, plan, took, client_left });
-    let known = key.map(|key| &**key).or(refused_key);
     describe(context, known, status, code);
     if client_left {
         context.span.describe(|| [KeyValue::new("petstore.client_left", true)]);

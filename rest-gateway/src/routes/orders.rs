@@ -1,7 +1,6 @@
 //! Handler of `/v1/store/orders`: the orders (docs/contract.md, 2.5).
 
-use axum::response::Response;
-use http::Uri;
+use axum::{extract::Request, response::Response};
 use petstore_proto::{
     lists,
     v1::{ListOrdersRequest, Order, OrderStatus},
@@ -13,8 +12,12 @@ use crate::{core_calls::call, error::ApiError, gateway::GatewayState, request_id
 
 /// Handles `GET /v1/store/orders`: a page of orders. They belong to the store, and every valid key sees all
 /// of them.
-pub(super) async fn list(gateway: &GatewayState, caller: &Caller, uri: &Uri) -> Result<Response, ApiError> {
-    let query = Query { status: Ok(None), ..Query::parse(uri.query().unwrap_or_default()) };
+pub(super) async fn list(
+    gateway: &GatewayState,
+    caller: &Caller,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let query = Query { status: Ok(None), ..Query::parse(request.uri().query().unwrap_or_default()) };
     let fetch = |PageRequest { page_size, page_token, .. }| async move {
         let request = ListOrdersRequest { page_size, page_token };
         let page = call(&gateway.core, request, caller).await?;

@@ -1,7 +1,7 @@
 //! Handlers of `/v1/pets`: the pets (docs/contract.md, 7).
 
 use axum::{extract::Request, response::Response};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use percent_encoding::percent_decode_str;
 use petstore_clock::Clock;
 use petstore_proto::{
@@ -24,8 +24,12 @@ use crate::{
 };
 
 /// Handles `GET /v1/pets`: a page of pets (docs/contract.md, 7.2).
-pub(super) async fn list(gateway: &GatewayState, caller: &Caller, uri: &Uri) -> Result<Response, ApiError> {
-    let query = Query::parse(uri.query().unwrap_or_default());
+pub(super) async fn list(
+    gateway: &GatewayState,
+    caller: &Caller,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let query = Query::parse(request.uri().query().unwrap_or_default());
     let fetch = |PageRequest { page_size, page_token, status }| async move {
         let request = ListPetsRequest { page_size, page_token, status: status.into() };
         let page = call(&gateway.core, request, caller).await?;
@@ -36,11 +40,15 @@ pub(super) async fn list(gateway: &GatewayState, caller: &Caller, uri: &Uri) -> 
 }
 
 /// Handles `GET /v1/pets/{petId}`: one pet (docs/contract.md, 7.5). Deprecated, see [`GET_PET_DEPRECATION`].
-pub(super) async fn get(gateway: &GatewayState, caller: &Caller, uri: &Uri) -> Result<Response, ApiError> {
+pub(super) async fn get(
+    gateway: &GatewayState,
+    caller: &Caller,
+    request: Request,
+) -> Result<Response, ApiError> {
     if gateway.clock.now() >= GET_PET_DEPRECATION.removed_at {
         return Err(ApiError::OperationRemoved);
     }
-    let pet_id = id_in_path(uri.path()).ok_or(ApiError::PetNotFound)?;
+    let pet_id = id_in_path(request.uri().path()).ok_or(ApiError::PetNotFound)?;
     let found = call(&gateway.core, GetPetRequest { pet_id }, caller).await?;
     let pet = found.pet.ok_or(ApiError::Internal)?;
     Ok(json_response(StatusCode::OK, pet_body(&pet)))
