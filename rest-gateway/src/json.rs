@@ -13,7 +13,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use serde::{
-    Deserialize, Deserializer,
+    Deserialize, Deserializer, Serialize, Serializer as _,
     de::{MapAccess, Visitor},
 };
 use serde_json::{Value, value::RawValue};
@@ -68,6 +68,61 @@ impl<'a> Members<'a> {
     fn get(&self, name: &str) -> Option<&'a RawValue> {
         self.0.iter().find(|(member, _)| member == name).map(|(_, value)| *value)
     }
+
+    /// Returns the member as `parse` reads it, `None` if it is omitted, or its fault.
+    fn optional<T>(
+        &self,
+        name: &str,
+        parse: impl FnOnce(&RawValue) -> Result<T, String>,
+    ) -> Result<Option<T>, String> {
+        self.get(name).map(|value| parse(value).map_err(|rule| format!("{name} {rule}"))).transpose()
+    }
+}
+
+/// Returns the value of a member that may not be omitted, or its fault.
+fn required<T>(name: &str, value: Result<Option<T>, String>) -> Result<T, String> {
+    value?.ok_or_else(|| format!("{name} is required"))
+}
+
+/// Returns the string, or the rule that it breaks.
+fn text(value: &RawValue) -> Result<String, String> {
+    let text = serde_json::from_str(value.get());
+    text.map(|Text(text)| text.into_owned()).map_err(|_| "must be a string".to_owned())
+}
+
+/// Parses a whole number without fraction, exponent, plus sign and leading zeros, or returns the rule that it
+/// breaks. These are the numbers that both JSON's grammar and Rust's for `i64` allow.
+fn whole_number(written: &str) -> Result<i64, String> {
+    let number = serde_json::from_str::<&RawValue>(written).ok().and_then(|_| written.parse().ok());
+    let (least, most) = (i64::MIN, i64::MAX);
+    number
+        .ok_or_else(|| format!("must be a whole number from {least} to {most}, without fraction or exponent"))
+}
+
+/// Returns the word of an enumeration for a number of the contract, or `None` for 0, which means that the
+/// field is omitted. The first of the `words` is that of 1.
+pub(crate) fn word(words: &[&'static str], number: i32) -> Option<&'static str> {
+    words.get(usize::try_from(number).ok()?.checked_sub(1)?).copied()
+}
+
+/// Returns the number of the contract for exactly this word of an enumeration.
+pub(crate) fn number(words: &[&str], word: &str) -> Option<u8> {
+    let index = words.iter().position(|known| *known == word)?;
+    u8::try_from(index + 1).ok()
+}
+
+/// Returns the rule that a value breaks which is none of the words.
+pub(crate) fn words_rule(words: &[&str]) -> String {
+    format!("must be one of {}", words.join(", "))
+}
+
+/// Returns an array of these objects.
+pub(crate) fn array_body(objects: impl ExactSizeIterator<Item: Serialize>) -> Vec<u8> {
+    // Typical length of a row, so that a page is seldom copied while it grows
+    let mut body = Vec::with_capacity(objects.len().saturating_mul(96));
+    // Serialising strings and numbers into memory does not fail.
+    let _ = serde_json::Serializer::new(&mut body).collect_seq(objects);
+    body
 }
 
 /// Returns the members of the object that `body` has to be. The whole body is checked, including members that

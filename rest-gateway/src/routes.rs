@@ -1,5 +1,6 @@
 //! Routes of the public port. A handler translates the request, calls the core and answers.
 
+mod creation;
 mod orders;
 mod paging;
 mod pets;
@@ -20,6 +21,7 @@ use axum::{
 use futures_util::{FutureExt, future::BoxFuture};
 use http::{HeaderValue, Method, StatusCode, header};
 use http_body::Body as _;
+use percent_encoding::percent_decode_str;
 use petstore_http_server::App;
 use tower::ServiceExt;
 
@@ -135,26 +137,33 @@ async fn get_usage(gateway: &GatewayState, caller: &Caller, _: Request) -> Resul
     Ok(json_response(StatusCode::OK, usage_body(caller.plan, limits, &days)))
 }
 
-/// Limit, status and cursor of a list, each with its value or its fault.
+/// Returns the identifier in the path's last segment if it is an int64 in its canonical spelling. A resource
+/// has one URL, so any other segment names none.
+fn id_in_path(path: &str) -> Option<i64> {
+    let segment = path.rsplit('/').next()?;
+    let segment = percent_decode_str(segment).decode_utf8().ok()?;
+    let id: i64 = segment.parse().ok()?;
+    (id.to_string() == segment).then_some(id)
+}
+
+/// Limit, number of the status and cursor of a list, each with its value or its fault.
 #[cfg(feature = "fuzzing")]
-pub type FuzzedQuery = (
-    Result<Option<u8>, String>,
-    Result<Option<petstore_proto::v1::PetStatus>, String>,
-    Result<Option<String>, String>,
-);
+pub type FuzzedQuery =
+    (Result<Option<u8>, String>, Result<Option<u8>, String>, Result<Option<String>, String>);
 
 /// Parses the query of a list.
 #[cfg(feature = "fuzzing")]
 pub fn fuzz_query(query: &str) -> FuzzedQuery {
-    let paging::Query { limit, status, cursor } = paging::Query::parse(query);
-    (limit, status, cursor.map(|cursor| cursor.map(String::from)))
+    let filter = paging::Filter { name: "status", words: &crate::json::pet::STATUSES };
+    let paging::Query { limit, filter, cursor } = paging::Query::parse(query, Some(filter));
+    (limit, filter, cursor.map(|cursor| cursor.map(String::from)))
 }
 
 /// Returns the name of a creation by the account, or `None` if `Idempotency-Key` is refused.
 #[cfg(feature = "fuzzing")]
 #[must_use]
 pub fn fuzz_creation_key(headers: &http::HeaderMap, account_id: i64) -> Option<String> {
-    let key = pets::CreationKey::from_headers(headers, account_id, &petstore_clock::Clock::system());
+    let key = creation::CreationKey::from_headers(headers, account_id, &petstore_clock::Clock::system());
     Some(key.ok()?.as_str().to_owned())
 }
 

@@ -3,12 +3,18 @@
 use axum::{extract::Request, response::Response};
 use petstore_proto::{
     lists,
-    v1::{ListOrdersRequest, Order, OrderStatus},
+    v1::{ListOrdersRequest, Order},
 };
 use serde::Serialize;
 
-use super::paging::{self, AnsweredPage, PageRequest, Query};
-use crate::{core_calls::call, error::ApiError, gateway::GatewayState, request_id::Caller};
+use super::paging::{AnsweredPage, List, PageRequest};
+use crate::{
+    core_calls::call,
+    error::ApiError,
+    gateway::GatewayState,
+    json::{array_body, word},
+    request_id::Caller,
+};
 
 /// Handles `GET /v1/store/orders`: a page of orders. They belong to the store, and every valid key sees all
 /// of them.
@@ -17,15 +23,17 @@ pub(super) async fn list(
     caller: &Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let query = Query { status: Ok(None), ..Query::parse(request.uri().query().unwrap_or_default()) };
     let fetch = |PageRequest { page_size, page_token, .. }| async move {
         let request = ListOrdersRequest { page_size, page_token };
         let page = call(&gateway.core, request, caller).await?;
         let body = orders_body(&page.orders);
-        Ok(AnsweredPage { body, next_page_token: page.next_page_token, status: None })
+        Ok(AnsweredPage { body, next_page_token: page.next_page_token, filter: 0 })
     };
-    paging::list("/v1/store/orders", |_| lists::ORDERS, query, fetch).await
+    List { number: lists::ORDERS, filter: None }.answer(request.uri(), fetch).await
 }
+
+/// Words of `OrderStatus`. The core never omits the status.
+const STATUSES: [&str; 3] = ["placed", "approved", "delivered"];
 
 /// Order object. `shipDate` is RFC 3339 in UTC, and omitted if there is none.
 #[derive(Serialize)]
@@ -48,7 +56,7 @@ impl From<&Order> for OrderBody {
             pet_id: order.pet_id,
             quantity: order.quantity,
             ship_date: order.ship_date.map(|date| date.to_string()),
-            status: OrderStatus::try_from(order.status).ok().and_then(status_word),
+            status: word(&STATUSES, order.status),
             complete: order.complete,
         }
     }
@@ -56,24 +64,22 @@ impl From<&Order> for OrderBody {
 
 /// Returns an array of orders.
 fn orders_body(orders: &[Order]) -> Vec<u8> {
-    let orders: Vec<OrderBody> = orders.iter().map(OrderBody::from).collect();
-    // Serialising strings and numbers into memory does not fail.
-    serde_json::to_vec(&orders).unwrap_or_default()
-}
-
-/// Returns the word for a status. The core never omits it.
-const fn status_word(status: OrderStatus) -> Option<&'static str> {
-    match status {
-        OrderStatus::Unspecified => None,
-        OrderStatus::Placed => Some("placed"),
-        OrderStatus::Approved => Some("approved"),
-        OrderStatus::Delivered => Some("delivered"),
-    }
+    array_body(orders.iter().map(OrderBody::from))
 }
 
 #[cfg(test)]
 mod tests {
+    use petstore_proto::v1::OrderStatus;
+
     use super::*;
+
+    #[test]
+    fn every_status_of_the_contract_has_its_word() {
+        let names = (1..).map_while(|number| OrderStatus::try_from(number).ok()).map(|it| it.as_str_name());
+        let words: Vec<_> =
+            names.map(|name| name.trim_start_matches("ORDER_STATUS_").to_lowercase()).collect();
+        assert_eq!(words, STATUSES);
+    }
 
     #[test]
     fn an_order_has_its_members_and_leaves_out_a_ship_date_that_was_not_given() {

@@ -5,19 +5,26 @@ mod query;
 use std::fmt::{Display, Write};
 
 use axum::response::Response;
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, Uri, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use petstore_api_key::PageToken;
-use petstore_proto::v1::PetStatus;
 
-pub(super) use query::Query;
+pub(super) use query::{Filter, Query};
 
 use crate::{
     error::ApiError,
-    json::{json_response, pet::pet_status_word},
+    json::{json_response, word},
 };
 
 const X_NEXT_CURSOR: HeaderName = HeaderName::from_static("x-next-cursor");
+
+/// A list, as its queries and cursors name it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct List {
+    /// Number in cursors, to which that of the filter is added.
+    pub(super) number: u8,
+    pub(super) filter: Option<Filter>,
+}
 
 /// Page that a client requests, as the core receives it.
 #[derive(Debug)]
@@ -26,7 +33,8 @@ pub(super) struct PageRequest {
     pub(super) page_size: i32,
     /// Cursor; empty for the first page.
     pub(super) page_token: String,
-    pub(super) status: PetStatus,
+    /// Number of the filter's value; 0 without one.
+    pub(super) filter: i32,
 }
 
 /// Page as the core returns it.
@@ -36,50 +44,57 @@ pub(super) struct AnsweredPage {
     /// Cursor of the next page; empty on the last page.
     pub(super) next_page_token: String,
     /// Filter, which is part of a cursor.
-    pub(super) status: Option<PetStatus>,
+    pub(super) filter: i32,
 }
 
-/// Answers with a page of the list at `path`, which `fetch` gets from the core. `list` names the list with a
-/// status in cursors.
-pub(super) async fn list<F>(
-    path: &str,
-    list: fn(PetStatus) -> u8,
-    query: Query<'_>,
-    fetch: impl FnOnce(PageRequest) -> F,
-) -> Result<Response, ApiError>
-where
-    F: Future<Output = Result<AnsweredPage, ApiError>>,
-{
-    let Query { limit: Ok(limit), status: Ok(status), cursor: Ok(cursor) } = query else {
-        return Err(refusal(query, list));
-    };
-    let is_first = cursor.is_none();
-    let page = fetch(PageRequest {
-        page_size: limit.map_or(0, i32::from),
-        page_token: cursor.map(String::from).unwrap_or_default(),
-        status: status.unwrap_or_default(),
-    })
-    .await?;
-    // The link to the first page must keep the filter.
-    let status = status.or(page.status).and_then(pet_status_word);
-    let list = with(with(path.to_owned(), "limit", limit), "status", status);
-    Ok(answer(&list, is_first, page.body, &page.next_page_token))
-}
+impl List {
+    /// Answers with a page of the list at `uri`, which `fetch` gets from the core.
+    pub(super) async fn answer<F>(
+        self,
+        uri: &Uri,
+        fetch: impl FnOnce(PageRequest) -> F,
+    ) -> Result<Response, ApiError>
+    where
+        F: Future<Output = Result<AnsweredPage, ApiError>>,
+    {
+        let query = Query::parse(uri.query().unwrap_or_default(), self.filter);
+        let Query { limit: Ok(limit), filter: Ok(filter), cursor: Ok(cursor) } = query else {
+            return Err(self.refusal(query));
+        };
+        let is_first = cursor.is_none();
+        let page = fetch(PageRequest {
+            page_size: limit.map_or(0, i32::from),
+            page_token: cursor.map(String::from).unwrap_or_default(),
+            filter: filter.map_or(0, i32::from),
+        })
+        .await?;
+        let mut first = with(uri.path().to_owned(), "limit", limit);
+        if let Some(Filter { name, words }) = self.filter {
+            // The link to the first page must keep the filter.
+            first = with(first, name, word(words, filter.map_or(page.filter, i32::from)));
+        }
+        Ok(answer(&first, is_first, page.body, &page.next_page_token))
+    }
 
-/// Returns one error that names every fault of a query: `INVALID_CURSOR` if the cursor is the only one.
-///
-/// Only a cursor beside other faults is judged here. Any other is judged by the core, which may write and
-/// read newer ones than this gateway.
-fn refusal(query: Query<'_>, list: fn(PetStatus) -> u8) -> ApiError {
-    let list = list(query.status.as_ref().copied().unwrap_or_default().unwrap_or_default());
-    let cursor = query.cursor.and_then(|cursor| match cursor {
-        Some(cursor) => PageToken::parse(&cursor, list).map(drop).map_err(|rule| format!("cursor {rule}")),
-        None => Ok(()),
-    });
-    let others: Vec<String> = [query.limit.err(), query.status.err()].into_iter().flatten().collect();
-    match cursor.err() {
-        Some(cursor) if others.is_empty() => ApiError::InvalidCursor(cursor),
-        cursor => ApiError::InvalidParameter(others.into_iter().chain(cursor).collect::<Vec<_>>().join("; ")),
+    /// Returns one error that names every fault of a query: `INVALID_CURSOR` if the cursor is the only one.
+    ///
+    /// Only a cursor beside other faults is judged here. Any other is judged by the core, which may write and
+    /// read newer ones than this gateway.
+    fn refusal(self, query: Query<'_>) -> ApiError {
+        let list = self.number + query.filter.as_ref().ok().copied().flatten().unwrap_or_default();
+        let cursor = query.cursor.and_then(|cursor| match cursor {
+            Some(cursor) => {
+                PageToken::parse(&cursor, list).map(drop).map_err(|rule| format!("cursor {rule}"))
+            }
+            None => Ok(()),
+        });
+        let others: Vec<String> = [query.limit.err(), query.filter.err()].into_iter().flatten().collect();
+        match cursor.err() {
+            Some(cursor) if others.is_empty() => ApiError::InvalidCursor(cursor),
+            cursor => {
+                ApiError::InvalidParameter(others.into_iter().chain(cursor).collect::<Vec<_>>().join("; "))
+            }
+        }
     }
 }
 
@@ -126,9 +141,8 @@ fn links(list: &str, next_cursor: Option<&str>, is_first: bool) -> Option<String
 
 #[cfg(test)]
 mod tests {
-    use petstore_proto::lists;
-
     use super::*;
+    use crate::json::pet::STATUSES;
 
     const ALL: &str = "/v1/pets";
 
@@ -150,10 +164,11 @@ mod tests {
 
     #[test]
     fn a_faulty_cursor_has_a_code_of_its_own_only_when_it_is_the_only_fault() {
-        let pets = |status| lists::PETS + status as u8;
-        let sold = PageToken { list: pets(PetStatus::Sold), last_id: 7 };
+        let pets = List { number: 0, filter: Some(Filter { name: "status", words: &STATUSES }) };
+        let sold = PageToken { list: 3, last_id: 7 };
         let empty = "cursor must be given once, as returned with the previous page";
-        let refused = |query: &str| refusal(Query::parse(query), pets);
+        let refused_by = |list: List, query: &str| list.refusal(Query::parse(query, list.filter));
+        let refused = |query: &str| refused_by(pets, query);
         assert_eq!(refused("cursor="), ApiError::InvalidCursor(empty.to_owned()));
         let limit = "limit must be a whole number from 1 to 100";
         for (query, faults) in [
@@ -175,12 +190,10 @@ mod tests {
         ] {
             assert_eq!(refused(&query), ApiError::InvalidParameter(faults), "{query}");
         }
-        let ApiError::InvalidParameter(faults) =
-            refusal(Query::parse(&format!("limit=0&cursor={sold}")), |_| lists::ORDERS)
-        else {
-            panic!("there are several faults")
-        };
-        assert_eq!(faults, format!("{limit}; cursor belongs to another list"));
+        let of_another_list =
+            refused_by(List { number: 16, filter: None }, &format!("limit=0&cursor={sold}"));
+        let faults = format!("{limit}; cursor belongs to another list");
+        assert_eq!(of_another_list, ApiError::InvalidParameter(faults));
     }
 
     fn bare() -> String {

@@ -7,6 +7,7 @@ use http::{HeaderMap, Request};
 use petstore_api_key::{ApiKey, Environment};
 use petstore_clock::{Clock, UnixMillis};
 use petstore_rate_limit::InProcessLimiter;
+use proptest::prelude::*;
 use serde_json::Value;
 use tower::{BoxError, service_fn, util::BoxCloneSyncService};
 
@@ -238,4 +239,28 @@ async fn every_outcome_of_a_route_is_a_complete_answer() {
     let app = |request| pipeline::handle(&gateway, request, PEER, in_plain_text);
     let answer = ask_with(app, "OPTIONS", "/v1/pets", &[]).await;
     assert_eq!((answer.status, &*answer.code(), complete(&answer)), (500, "INTERNAL", 600));
+}
+
+#[test]
+fn only_the_canonical_spelling_of_an_int64_names_a_pet() {
+    let others =
+        ["", "01", "+1", "-0", "1.0", "1e2", "0x1", "%201", "1%20", "x", "9223372036854775808", "١", "%FF"];
+    for segment in others {
+        assert_eq!(id_in_path(&format!("/v1/pets/{segment}")), None, "{segment}");
+    }
+    for (segment, id) in [("1", 1), ("0", 0), ("-5", -5), ("%31", 1), ("9223372036854775807", i64::MAX)] {
+        assert_eq!(id_in_path(&format!("/v1/pets/{segment}")), Some(id));
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_int64_names_itself(id: i64) {
+        prop_assert_eq!(id_in_path(&format!("/v1/pets/{id}")), Some(id));
+    }
+
+    #[test]
+    fn no_path_makes_parsing_panic(path in "[/%0-9a-fA-F.+-]{0,40}") {
+        let _ = id_in_path(&path);
+    }
 }

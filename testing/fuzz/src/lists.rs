@@ -85,7 +85,10 @@ pub(crate) fn query(input: &[u8]) {
     let given = |name, is_valid: &dyn Fn(&str) -> bool| {
         parameter(written, name).ok().filter(|value| value.as_deref().is_none_or(is_valid))
     };
-    let word = |status: PetStatus| status.as_str_name().to_lowercase().replace("pet_status_", "");
+    let word = |status: u8| {
+        let status = PetStatus::try_from(i32::from(status)).unwrap_or_default();
+        status.as_str_name().to_lowercase().replace("pet_status_", "")
+    };
     let is_limit = |value: &str| (1..=100).any(|limit| value == format!("{limit}"));
     let is_status = |value: &str| ["available", "pending", "sold"].contains(&value);
     assert_eq!(limit.clone().ok().map(|limit| limit.map(|it| it.to_string())), given("limit", &is_limit));

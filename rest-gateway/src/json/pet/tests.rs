@@ -25,6 +25,13 @@ fn refusal(body: &str) -> String {
 }
 
 #[test]
+fn every_status_of_the_contract_has_its_word() {
+    let names = (1..).map_while(|number| PetStatus::try_from(number).ok()).map(|it| it.as_str_name());
+    let words: Vec<_> = names.map(|name| name.trim_start_matches("PET_STATUS_").to_lowercase()).collect();
+    assert_eq!(words, STATUSES);
+}
+
+#[test]
 fn a_whole_pet_is_read() {
     let pet = new_pet(br#"{"status":"sold","id":9,"name":"R\u00e9x","categoryId":-7,"x":{}}"#).unwrap();
     assert_eq!(pet, new("Réx", -7, PetStatus::Sold));

@@ -3,28 +3,36 @@
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
-use petstore_proto::v1::PetStatus;
 
-use crate::json::pet::{STATUS_WORDS, status_from_word};
+use crate::json::{number, words_rule};
+
+/// Parameter that filters a list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Filter {
+    pub(crate) name: &'static str,
+    /// Its values, in the order of their numbers in the contract.
+    pub(crate) words: &'static [&'static str],
+}
 
 /// Parameters, each parsed separately: its value, if it was given, or its fault. Other parameters are
 /// ignored.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Query<'a> {
     pub(crate) limit: Result<Option<u8>, String>,
-    pub(crate) status: Result<Option<PetStatus>, String>,
+    /// Number of the filter's value in the contract.
+    pub(crate) filter: Result<Option<u8>, String>,
     pub(crate) cursor: Result<Option<Cow<'a, str>>, String>,
 }
 
 impl<'a> Query<'a> {
-    pub(crate) fn parse(query: &'a str) -> Self {
-        let [limit, status, cursor] = given(query, ["limit", "status", "cursor"]);
-        Self { limit: parse_limit(limit), status: parse_status(status), cursor: parse_cursor(cursor) }
+    pub(crate) fn parse(query: &'a str, filter: Option<Filter>) -> Self {
+        let name = filter.map(|filter| filter.name);
+        let [limit, filtered, cursor] = given(query, [Some("limit"), name, Some("cursor")]);
+        let filter = filter.map_or(Ok(None), |Filter { name, words }| {
+            filtered.judge(|word| number(words, &word), || format!("{name} {}", words_rule(words)))
+        });
+        Self { limit: parse_limit(limit), filter, cursor: parse_cursor(cursor) }
     }
-}
-
-fn parse_status(parameter: Parameter<'_>) -> Result<Option<PetStatus>, String> {
-    parameter.judge(|word| status_from_word(&word), || format!("status must be one of {STATUS_WORDS}"))
 }
 
 /// Maximum number of rows on a page.
@@ -56,12 +64,12 @@ impl<'a> Parameter<'a> {
 }
 
 /// Returns the parameters with these names, in their order. Others are ignored.
-fn given<'a, const N: usize>(query: &'a str, names: [&str; N]) -> [Parameter<'a>; N] {
+fn given<'a, const N: usize>(query: &'a str, names: [Option<&str>; N]) -> [Parameter<'a>; N] {
     let mut given = [const { Parameter::Absent }; N];
     for parameter in query.split('&') {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         let name = percent_decode_str(name).decode_utf8_lossy();
-        let Some((_, slot)) = names.iter().zip(&mut given).find(|(known, _)| **known == name) else {
+        let Some((_, slot)) = names.iter().zip(&mut given).find(|(known, _)| **known == Some(&*name)) else {
             continue;
         };
         *slot = match slot {
@@ -99,26 +107,31 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::json::pet::STATUSES;
+
+    fn parse(query: &str) -> Query<'_> {
+        Query::parse(query, Some(Filter { name: "status", words: &STATUSES }))
+    }
 
     #[test]
     fn all_parameters_are_optional() {
         for query in ["", "&", "x=1&y", "Limit=0&STATUS=&=5"] {
-            assert_eq!(Query::parse(query), Query { limit: Ok(None), status: Ok(None), cursor: Ok(None) });
+            assert_eq!(parse(query), Query { limit: Ok(None), filter: Ok(None), cursor: Ok(None) });
         }
     }
 
     #[test]
     fn parameters_are_read_in_any_order_and_percent_encoding() {
-        let query = Query::parse("cursor=a%2Bb%3D+c&x=%ff&stat%75s=s%6Fld&limit=%35");
+        let query = parse("cursor=a%2Bb%3D+c&x=%ff&stat%75s=s%6Fld&limit=%35");
         assert_eq!(query.limit, Ok(Some(5)));
-        assert_eq!(query.status, Ok(Some(PetStatus::Sold)));
+        assert_eq!(query.filter, Ok(Some(3)));
         assert_eq!(query.cursor, Ok(Some("a+b=+c".into())));
     }
 
     #[test]
     fn a_limit_is_a_whole_number_from_1_to_100() {
         for (digits, limit) in [("1", 1), ("20", 20), ("100", 100)] {
-            assert_eq!(Query::parse(&format!("limit={digits}")).limit, Ok(Some(limit)));
+            assert_eq!(parse(&format!("limit={digits}")).limit, Ok(Some(limit)));
         }
         let faults = [
             "0",
@@ -137,40 +150,45 @@ mod tests {
             "%ff",
         ];
         for digits in faults {
-            let refused = Query::parse(&format!("limit={digits}")).limit.unwrap_err();
+            let refused = parse(&format!("limit={digits}")).limit.unwrap_err();
             assert_eq!(refused, "limit must be a whole number from 1 to 100", "{digits}");
         }
-        assert!(Query::parse("limit").limit.is_err());
-        assert!(Query::parse("limit=5&limit=5").limit.is_err());
-        assert!(Query::parse("limit=5&limit=5&limit=5").limit.is_err());
+        assert!(parse("limit").limit.is_err());
+        assert!(parse("limit=5&limit=5").limit.is_err());
+        assert!(parse("limit=5&limit=5&limit=5").limit.is_err());
     }
 
     #[test]
     fn a_status_is_one_of_three_words_exactly() {
         for word in ["", "Sold", "sold,pending", "sold%20", "unknown", "%ff"] {
-            let refused = Query::parse(&format!("status={word}")).status.unwrap_err();
+            let refused = parse(&format!("status={word}")).filter.unwrap_err();
             assert_eq!(refused, "status must be one of available, pending, sold", "{word}");
         }
-        assert!(Query::parse("status=sold&status=sold").status.is_err());
+        assert!(parse("status=sold&status=sold").filter.is_err());
+    }
+
+    #[test]
+    fn a_list_without_a_filter_ignores_it() {
+        assert_eq!(Query::parse("status=x&=y&limit=5", None), parse("limit=5"));
     }
 
     #[test]
     fn an_empty_or_repeated_cursor_is_refused() {
         for query in ["cursor=", "cursor", "cursor=a&cursor=a", "cursor=%ff"] {
-            assert!(Query::parse(query).cursor.is_err(), "{query}");
+            assert!(parse(query).cursor.is_err(), "{query}");
         }
     }
 
     proptest! {
         #[test]
         fn no_query_makes_parsing_panic(query in "([a-z&=%+]|limit=|status=|cursor=|\\PC){0,30}") {
-            let _ = Query::parse(&query);
+            let _ = parse(&query);
         }
 
         #[test]
         fn only_1_to_100_are_limits(number: i64) {
             let query = format!("limit={number}");
-            prop_assert_eq!(Query::parse(&query).limit.is_ok(), (1..=100).contains(&number));
+            prop_assert_eq!(parse(&query).limit.is_ok(), (1..=100).contains(&number));
         }
     }
 }
