@@ -1,7 +1,8 @@
 //! The OpenAPI document of the REST interface, served at `/openapi.json` and printed by `petstore openapi`.
 //!
-//! `openapi/document.json` is maintained by hand. Tests compare it with the operation table, the error codes
-//! and the rules of the values.
+//! `openapi/document.json` is maintained by hand. It describes what is particular to an operation, and has
+//! templates for what operations share: this module fills them in by the operation table. Tests compare the
+//! document with that table, the error codes and the rules of the values.
 
 #[cfg(test)]
 mod tests;
@@ -11,43 +12,110 @@ use axum::{
     routing::{MethodRouter, get},
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use petstore_proto::v1::ErrorReason;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    operation::{OPERATIONS, Operation, Stability},
+    operation::{OPERATIONS, Operation},
     representation::Representation,
 };
 
 /// Returns the document, OpenAPI 3.1.
-///
-/// A response that operations share is a component. If an operation has further header fields, the component
-/// is copied into the operation and these are added, which saves a thousand lines.
 #[must_use]
 pub fn document() -> Value {
     // The document is part of the program, and a test parses it.
     let mut document: Value = serde_json::from_str(include_str!("openapi/document.json")).unwrap_or_default();
-    let shared = document["components"]["responses"].take();
+    let templates = document.as_object_mut().and_then(|members| members.remove("x-templates"));
+    let templates = templates.unwrap_or_default();
+    let mut shared = document["components"]["responses"].take();
+    for response in shared.as_object_mut().into_iter().flat_map(Map::values_mut) {
+        complete_response(response, true, &templates);
+    }
     for row in OPERATIONS {
-        let own = failure_headers(row);
         let path = row.path.strip_prefix("/v1").unwrap_or(row.path);
-        let responses =
+        let operation =
             document["paths"].get_mut(path).and_then(|path| path.get_mut(row.method.to_lowercase()));
-        let Some(Value::Object(responses)) = responses.and_then(|operation| operation.get_mut("responses"))
-        else {
-            continue;
-        };
-        for response in responses.values_mut().filter(|_| !own.is_empty()) {
-            let name = response["$ref"].as_str().and_then(|target| target.rsplit('/').next());
-            if let Some(mut component) = name.and_then(|name| shared.get(name)).cloned() {
-                for &(field, header) in own {
-                    component["headers"][field] = reference("headers", header);
-                }
-                *response = component;
-            }
+        if let Some(operation) = operation {
+            complete_operation(operation, row, &templates, &shared);
         }
     }
     document["components"]["responses"] = shared;
+    let codes: Value = error_examples_of(&document).into_iter().map(|(code, _)| code).collect();
+    document["components"]["schemas"]["Error"]["properties"]["code"]["x-extensible-enum"] = codes;
     document
+}
+
+/// Adds what the table says of an operation, and what it shares with others. A response that is `shared`
+/// stays a reference, unless the operation has header fields of its own.
+fn complete_operation(operation: &mut Value, row: &Operation, templates: &Value, shared: &Value) {
+    fill(operation, &json!({ "operationId": row.name, "x-stability": row.stability.word() }));
+    if let Some(deprecation) = row.deprecation {
+        let day = deprecation.removed_at.to_string();
+        fill(operation, &json!({ "deprecated": true, "x-sunset": day.split('T').next() }));
+    }
+    let cursor = reference("parameters", "Cursor");
+    if operation["parameters"].as_array().is_some_and(|parameters| parameters.contains(&cursor)) {
+        let next = json!({ "links": { "nextPage": { "operationId": row.name } } });
+        fill(operation, &json!({ "responses": { "200": next } }));
+        fill(operation, &templates["list"]);
+    }
+    if operation.get("requestBody").is_some() {
+        fill(operation, &templates["body"]);
+    }
+    fill(operation, &templates["operation"]);
+    let Some(responses) = operation["responses"].as_object_mut() else { return };
+    responses.sort_keys();
+    for (status, response) in responses {
+        let is_failure = status.as_str() >= "400";
+        let mut own = templates[row.stability.word()].clone();
+        if row.deprecation.is_some() {
+            fill(&mut own, if is_failure { &templates["deprecatedFailure"] } else { &Value::Null });
+            fill(&mut own, &templates["deprecated"]);
+        }
+        let name = response["$ref"].as_str().and_then(|target| target.rsplit('/').next());
+        match name.map(|name| &shared[name]) {
+            Some(_) if own.is_null() => {}
+            Some(component) => {
+                fill(&mut own, component);
+                *response = own;
+            }
+            None => {
+                fill(response, &own);
+                complete_response(response, is_failure, templates);
+            }
+        }
+    }
+}
+
+/// Adds what every response has, and an example for each error with its message in `x-errors`.
+fn complete_response(response: &mut Value, is_failure: bool, templates: &Value) {
+    if let Some(Value::Object(errors)) = response.as_object_mut().and_then(|it| it.remove("x-errors")) {
+        let mut examples = Map::new();
+        for (code, message) in &errors {
+            let status = ErrorReason::named(code).map(|reason| reason.code().http.as_u16());
+            let error = json!({ "code": code, "message": message, "status": status });
+            examples.insert(code.clone(), json!({ "value": error }));
+        }
+        response["x-error-codes"] = errors.keys().cloned().collect();
+        response["content"] = json!({ "application/json": { "examples": examples } });
+    }
+    if is_failure {
+        fill(response, &templates["failure"]);
+    }
+    fill(response, &templates["response"]);
+}
+
+/// Adds the members of a template that a value lacks. A reference stays as it is.
+fn fill(value: &mut Value, template: &Value) {
+    match (value, template) {
+        (Value::Object(members), Value::Object(template)) if !members.contains_key("$ref") => {
+            for (name, member) in template {
+                fill(members.entry(name).or_insert(Value::Null), member);
+            }
+        }
+        (value @ Value::Null, template) => *value = template.clone(),
+        (_, _) => {}
+    }
 }
 
 /// Returns the schemas of bodies by their names, such as `Usage`.
@@ -58,36 +126,24 @@ pub fn schemas() -> Value {
 
 /// Returns an Error object for each code that REST has, by code.
 pub(crate) fn error_examples() -> Map<String, Value> {
-    fn collect(value: &Value, examples: &mut Map<String, Value>) {
-        let in_content = &value["content"]["application/json"]["examples"];
-        if let (Some(_), Value::Object(of_codes)) = (value.get("x-error-codes"), in_content) {
-            examples.extend(of_codes.iter().map(|(code, example)| (code.clone(), example["value"].clone())));
-        } else if let Value::Object(members) = value {
-            members.values().for_each(|member| collect(member, examples));
+    error_examples_of(&document())
+}
+
+fn error_examples_of(value: &Value) -> Map<String, Value> {
+    let in_content = &value["content"]["application/json"]["examples"];
+    match (value, in_content) {
+        (Value::Object(response), Value::Object(of_codes)) if response.contains_key("x-error-codes") => {
+            of_codes.iter().map(|(code, example)| (code.clone(), example["value"].clone())).collect()
         }
+        (Value::Object(members), _) => members.values().flat_map(error_examples_of).collect(),
+        (_, _) => Map::new(),
     }
-    let mut examples = Map::new();
-    collect(&document(), &mut examples);
-    examples
 }
 
 /// Returns a reference to a component, such as `reference("schemas", "Pet")`.
 #[must_use]
 pub fn reference(kind: &str, name: &str) -> Value {
     json!({ "$ref": format!("#/components/{kind}/{name}") })
-}
-
-/// Returns the header fields that failures of an operation have beside those of the component, as (field,
-/// component) pairs.
-fn failure_headers(row: &Operation) -> &'static [(&'static str, &'static str)] {
-    match (row.deprecation, row.stability) {
-        (Some(_), _) => {
-            &[("Deprecation", "Deprecation"), ("Sunset", "Sunset"), ("Link", "HelpAndSuccessorLink")]
-        }
-        (None, Stability::Experimental) => &[("X-Stability", "Experimental")],
-        (None, Stability::Beta) => &[("X-Stability", "Beta")],
-        (None, Stability::Stable) => &[],
-    }
 }
 
 /// Returns the handler of `GET /openapi.json`, which needs no key. Caches revalidate it, so that a new

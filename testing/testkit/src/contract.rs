@@ -121,6 +121,28 @@ mod tests {
 
     use super::*;
 
+    /// Calls `see` with every object of the document that has an example, and the object's schema.
+    fn each_example(value: &'static Value, place: &str, see: &mut impl FnMut(&Value, &'static Value, &str)) {
+        let members = value.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value));
+        let items = value.as_array().into_iter().flatten().map(|value| (String::new(), value));
+        for (name, inner) in members.chain(items).filter(|(name, _)| !name.starts_with("example")) {
+            each_example(inner, &format!("{place}/{name}"), see);
+        }
+        let schema = value.get("schema").unwrap_or(value);
+        let named = value["examples"].as_object().into_iter().flatten().map(|(_, example)| &example["value"]);
+        named.chain(value.get("example")).for_each(|example| see(example, schema, place));
+    }
+
+    #[test]
+    fn every_example_of_the_document_is_valid() {
+        let mut seen = 0;
+        each_example(&DOCUMENT, "", &mut |example, schema, place| {
+            check_value(example, schema, place);
+            seen += 1;
+        });
+        assert!(seen > 50, "only {seen} examples were found");
+    }
+
     /// Returns an answer with every field that all answers of `listPets` have.
     fn page(status: u16, body: &'static str) -> Answer {
         let mut headers = HeaderMap::new();
