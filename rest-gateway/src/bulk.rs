@@ -1,18 +1,12 @@
 //! Pets in files that are imported and exported. They are read and written as in bodies, and refused with the
 //! same reasons and messages.
 
-use petstore_proto::v1::{NewPet, Pet};
+use petstore_proto::v1::NewPet;
 
-use crate::{
-    error::ApiError,
-    json::pet::{self, pet_body, pet_cells},
+pub use crate::json::pet::{
+    MEMBERS as COLUMNS, REQUIRED as REQUIRED_COLUMNS, pet_body as to_json, pet_cells as to_cells,
 };
-
-/// Columns of a table of pets, after the identifier: the members that a new pet may have.
-pub const COLUMNS: [&str; pet::MEMBERS.len()] = pet::MEMBERS;
-
-/// Columns that a table must have.
-pub const REQUIRED_COLUMNS: [&str; pet::REQUIRED.len()] = pet::REQUIRED;
+use crate::{error::ApiError, json::pet};
 
 /// Reason why a row of a file is not a pet. Values are judged by the core.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,16 +40,4 @@ pub fn from_json(text: &[u8]) -> Result<NewPet, RowError> {
 /// If the same members in JSON are refused, for the same reason.
 pub fn from_cells(cells: [Option<&str>; COLUMNS.len()]) -> Result<NewPet, RowError> {
     Ok(pet::new_pet_from_cells(cells)?)
-}
-
-/// Returns the pet as JSON, as in an answer.
-#[must_use]
-pub fn to_json(pet: &Pet) -> Vec<u8> {
-    pet_body(pet)
-}
-
-/// Returns the pet's identifier and the cells of the [`COLUMNS`].
-#[must_use]
-pub fn to_cells(pet: &Pet) -> [String; COLUMNS.len() + 1] {
-    pet_cells(pet)
 }

@@ -1,4 +1,4 @@
-//! Orders: placed and advanced over gRPC, listed on both edges.
+//! `GET /v1/store/orders`, and orders on gRPC, where they are placed and advanced.
 
 use petstore_testkit::{
     Plan, TestShop,

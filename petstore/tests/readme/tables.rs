@@ -161,21 +161,60 @@ fn the_guide_and_the_compose_file_give_the_service_the_same_rights() {
     assert_eq!(of_the_guide.len(), 1);
 }
 
+/// Returns every operation of the OpenAPI document: method and path, and name.
+fn operations() -> BTreeSet<(String, String)> {
+    let document = petstore_gateway::openapi::document();
+    let mut operations = BTreeSet::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let route = format!("{} /v1{path}", method.to_uppercase());
+            operations.insert((route, operation["operationId"].as_str().unwrap().to_owned()));
+        }
+    }
+    operations
+}
+
 #[test]
 fn the_readmes_routes_are_the_documented_ones() {
     let listed = rows(&read("README.md"), "## Operations")
         .into_iter()
         .map(|row| (row[0].trim_matches('`').to_owned(), row[1].split('`').nth(1).unwrap().to_owned()))
         .collect::<BTreeSet<_>>();
+    assert_eq!(listed, operations());
+}
+
+#[test]
+fn every_operation_has_a_file_of_black_box_tests() {
+    let tests = files("petstore/tests/it");
+    for (route, name) in operations() {
+        let path = route.split([' ', '{']).nth(1).unwrap();
+        let is_tested = tests.iter().any(|(_, code)| {
+            let head = code.lines().next().unwrap();
+            head.contains(&format!("`{route}`"))
+                && code.contains("::test]")
+                && code.contains(&format!("\"{path}"))
+        });
+        assert!(is_tested, "no file of petstore/tests/it says `{route}` in its first line and calls {name}");
+    }
+}
+
+/// A resource that is added is no longer among what the pages say is missing.
+#[test]
+fn no_page_denies_an_operation_that_exists() {
     let document = petstore_gateway::openapi::document();
-    let mut documented = BTreeSet::new();
-    for (path, operations) in document["paths"].as_object().unwrap() {
-        for (method, operation) in operations.as_object().unwrap() {
-            let route = format!("{} /v1{path}", method.to_uppercase());
-            documented.insert((route, operation["operationId"].as_str().unwrap().to_owned()));
+    let description = document["info"]["description"].as_str().unwrap().to_owned();
+    let denies = |page: &str, resource: &str| {
+        let words = page.to_lowercase().replace('\n', " ");
+        ["no ", "operations on "].iter().any(|denial| words.contains(&format!("{denial}{resource}")))
+    };
+    for page in [read("docs/contract.md"), read("docs/api.md"), description] {
+        assert!(denies(&page, "categories"), "what does not exist is said in other words: {page}");
+        for (route, _) in operations() {
+            for resource in route.split('/').skip(2).filter(|segment| !segment.contains('{')) {
+                assert!(!denies(&page, resource), "it says that there is no {resource}: {page}");
+            }
         }
     }
-    assert_eq!(listed, documented);
 }
 
 /// Checks the file. With `UPDATE_PAGES=1` in the environment this writes it instead.

@@ -7,11 +7,11 @@ use serde::Serialize;
 use super::{array_body, number, object, required, text, whole_number, word, words_rule};
 use crate::error::ApiError;
 
-/// Members of a pet that clients set, which are also the columns of a table.
-pub(crate) const MEMBERS: [&str; 3] = ["name", "categoryId", "status"];
+/// Members of a pet that clients set, which are also the columns of a table, after the identifier.
+pub const MEMBERS: [&str; 3] = ["name", "categoryId", "status"];
 
-/// Members of these that are required.
-pub(crate) const REQUIRED: [&str; 2] = ["name", "categoryId"];
+/// Members of these that are required, in bodies and as columns.
+pub const REQUIRED: [&str; 2] = ["name", "categoryId"];
 
 /// Status number for an unknown word. It shows the core that a status is present but invalid: the core
 /// validates values, and this module only their shape.
@@ -38,8 +38,9 @@ impl<'a> From<&'a Pet> for PetBody<'a> {
     }
 }
 
-/// Returns one pet.
-pub(crate) fn pet_body(pet: &Pet) -> Vec<u8> {
+/// Returns one pet as JSON.
+#[must_use]
+pub fn pet_body(pet: &Pet) -> Vec<u8> {
     // Serialising strings and numbers into memory does not fail.
     serde_json::to_vec(&PetBody::from(pet)).unwrap_or_default()
 }
@@ -51,7 +52,8 @@ pub(crate) fn pets_body(pets: &[Pet]) -> Vec<u8> {
 
 /// Returns the cells of a pet in a table: its identifier and then the [`MEMBERS`]. The cell of a missing
 /// member is empty.
-pub(crate) fn pet_cells(pet: &Pet) -> [String; MEMBERS.len() + 1] {
+#[must_use]
+pub fn pet_cells(pet: &Pet) -> [String; MEMBERS.len() + 1] {
     let PetBody { id, name, category_id, status } = pet.into();
     [id.to_string(), name.to_owned(), category_id.to_string(), status.unwrap_or_default().to_owned()]
 }

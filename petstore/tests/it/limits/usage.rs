@@ -1,4 +1,4 @@
-//! Usage of an account, as it sees it.
+//! `GET /v1/usage`: the usage of an account, as it sees it.
 
 use std::time::Duration;
 
