@@ -22,9 +22,10 @@ pub(super) mod create_request {
 
 /// Table `imports`.
 pub(super) mod import {
+    use petstore_database::revision::Relation;
     use sea_orm::entity::prelude::*;
 
-    use crate::{catalogue::ImportProgress, columns::Relation};
+    use crate::catalogue::ImportProgress;
 
     #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
     #[sea_orm(table_name = "imports")]
@@ -48,11 +49,11 @@ pub(super) mod import {
 /// Table `orders`.
 pub(super) mod order {
     use petstore_clock::UnixMillis;
+    use petstore_database::revision::Relation;
     use sea_orm::entity::prelude::*;
 
     use crate::{
         catalogue::{Order, OrderId, OrderStatus, PetId, Quantity},
-        columns::Relation,
         domain::PetStoreError,
     };
 

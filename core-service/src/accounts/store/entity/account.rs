@@ -1,10 +1,11 @@
 //! Table `accounts`.
 
+use petstore_database::revision::Relation;
 use sea_orm::entity::prelude::*;
 
 use crate::{
     accounts::{Account, AccountId, AccountName, Plan, Remark, Suspension},
-    columns::{Relation, stored_moment},
+    columns::stored_moment,
     domain::PetStoreError,
 };
 

@@ -1,10 +1,11 @@
 //! Table `refusals`.
 
+use petstore_database::revision::Relation;
 use sea_orm::{ActiveValue::NotSet, Set, entity::prelude::*};
 
 use crate::{
     accounts::{AccountId, Refusal, refusal_cause},
-    columns::{Relation, moment_column, stored_moment},
+    columns::{moment_column, stored_moment},
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]

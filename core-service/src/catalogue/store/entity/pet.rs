@@ -1,5 +1,6 @@
 //! Table `pets`.
 
+use petstore_database::revision::Relation;
 use sea_orm::{
     ActiveValue::Set,
     QueryResult, RuntimeErr,
@@ -10,7 +11,7 @@ use sea_orm::{
 
 use crate::{
     catalogue::{NewPet, Pet, PetId, PetName, PetStatus},
-    columns::{Relation, array_value, numbers},
+    columns::{array_value, numbers},
     domain::PetStoreError,
 };
 
