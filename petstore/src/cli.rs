@@ -10,7 +10,7 @@ use clap::{
 use petstore_admin_commands::{AdminVerb, BulkVerb};
 use petstore_command_line::output;
 
-use crate::commands::{backup, health, migrate, servers, shell};
+use crate::commands::{backup, check, health, migrate, servers, shell};
 
 const PREFIX: &str = "PETSTORE_";
 /// Prefix of the variables of this program's tests.
@@ -47,6 +47,8 @@ pub(crate) enum Verb {
     Bulk(BulkVerb),
     /// Show the readiness of a process; the exit code is 0 if it is ready for requests
     Health(health::HealthSettings),
+    /// Check a service at any address, clause by clause of its contract; the exit code is 4 if one is broken
+    Check(check::CheckSettings),
     /// Print a completion script for a shell
     Completions(shell::CompletionsSettings),
     /// Write the manual pages
@@ -230,7 +232,7 @@ mod tests {
     }
 
     /// Flags that select what a command does. A variable would change that unnoticed.
-    const WITHOUT_VARIABLE: [&str; 28] = [
+    const WITHOUT_VARIABLE: [&str; 33] = [
         "help",
         "version",
         "yes",
@@ -259,6 +261,11 @@ mod tests {
         "by",
         "by-key",
         "minutes",
+        "key-file",
+        "ca",
+        "write",
+        "exhaust",
+        "junit",
     ];
 
     #[test]

@@ -8,6 +8,7 @@ use std::{
     process::ExitCode,
 };
 
+use petstore_admin_check::CheckError;
 use petstore_admin_commands::CommandError;
 use petstore_command_line::{
     RuntimeError,
@@ -37,6 +38,11 @@ pub(crate) enum CliError {
     /// The process is not ready. The answer has been printed.
     #[error("the process is not ready for requests")]
     NotReady,
+    /// The service does not keep the contract. The result has been printed.
+    #[error("the service does not keep the contract; broken clauses: {0}")]
+    ContractBroken(usize),
+    #[error(transparent)]
+    Check(#[from] CheckError),
     #[error("cannot write to {}", folder.display())]
     Write { folder: PathBuf, source: io::Error },
 }
@@ -95,11 +101,13 @@ impl CliError {
         ExitCode::from(match self {
             Self::Process(ProcessError::Setting(_)) | Self::NotConfirmed => 2,
             Self::Command(error) => error.exit_code(),
+            Self::ContractBroken(_) => 4,
             Self::Process(_)
             | Self::AdminPort(_)
             | Self::Backup(_)
             | Self::Print(_)
             | Self::NotReady
+            | Self::Check(_)
             | Self::Write { .. } => 1,
         })
     }

@@ -9,6 +9,7 @@ mod cli;
 /// The servers, and the commands that work on their store or on one of their processes.
 mod commands {
     pub(crate) mod backup;
+    pub(crate) mod check;
     pub(crate) mod health;
     pub(crate) mod migrate;
     pub mod servers;
@@ -32,7 +33,7 @@ pub use crate::{
 use crate::{
     cli::{Cli, Verb},
     commands::{
-        backup, health, migrate,
+        backup, check, health, migrate,
         servers::{start_core, start_gateway, start_service},
         shell,
     },
@@ -40,8 +41,8 @@ use crate::{
 };
 
 /// Runs the command that the arguments name; the first one is the program's name. A failure is one line on
-/// stderr. The exit code is 0, 2 for invalid arguments and settings, 3 for a missing object, and 1 for every
-/// other failure.
+/// stderr. The exit code is 0, 2 for invalid arguments and settings, 3 for a missing object, 4 for a broken
+/// contract, and 1 for every other failure.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let verb = match Cli::try_parse_from(cli::with_default_verb(args)) {
         Ok(cli) => cli.verb,
@@ -76,6 +77,7 @@ fn dispatch(verb: Verb) -> Result<(), CliError> {
         Verb::Restore(settings) => backup::restore(&settings),
         Verb::Bulk(verb) => Ok(verb.run()?),
         Verb::Health(settings) => health::run(&settings),
+        Verb::Check(settings) => check::run(&settings),
         Verb::Completions(settings) => shell::completions(&settings, Cli::command()),
         Verb::Man(settings) => shell::man(&settings, Cli::command()),
         Verb::Openapi => Ok(output::print(&format!("{:#}\n", petstore_gateway::openapi::document()))?),

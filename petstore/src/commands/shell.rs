@@ -41,11 +41,12 @@ pub(crate) fn completions(settings: &CompletionsSettings, mut program: Command) 
 /// Examples of the commands, one a line.
 const EXAMPLES: &str = include_str!("examples.txt");
 
-const EXIT_STATUS: [&str; 4] = [
+const EXIT_STATUS: [&str; 5] = [
     "0: the command succeeded.",
     "1: it failed; one line on stderr has the reason.",
     "2: an argument or a setting is invalid, or migrate down lacks --yes; nothing was done.",
     "3: the account, key, operator or refusal in its arguments does not exist.",
+    "4: check found a broken clause of the contract.",
 ];
 
 /// Writes the manual pages of `program`.

@@ -1,6 +1,7 @@
 //! Operators: commands, the admin API, the console, and explanations of refusals.
 
 mod api;
+mod check;
 mod command_line;
 mod commands;
 mod console;

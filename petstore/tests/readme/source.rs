@@ -8,7 +8,8 @@ use std::{
 use crate::files;
 
 /// Crates, whose code is in `src` below.
-pub(crate) const CRATES: [&str; 24] = [
+pub(crate) const CRATES: [&str; 25] = [
+    "admin/check",
     "admin/commands",
     "admin/service",
     "admin/web",

@@ -3,11 +3,16 @@
 use std::sync::LazyLock;
 
 use http::Method;
+use petstore_admin_check::openapi::{Additions, Described};
 use serde_json::Value;
 
 use crate::Answer;
 
 static DOCUMENT: LazyLock<Value> = LazyLock::new(petstore_gateway::openapi::document);
+
+fn described() -> Described<'static> {
+    Described { document: &DOCUMENT, additions: Additions::Refused }
+}
 
 /// Checks an answer of the REST port: its status, header fields and body must match the document's operation.
 ///
@@ -17,7 +22,6 @@ static DOCUMENT: LazyLock<Value> = LazyLock::new(petstore_gateway::openapi::docu
 ///
 /// If the answer differs from the document.
 pub(crate) fn check(method: &Method, path: &str, answer: &Answer) {
-    let Some(operation) = operation(method, path) else { return };
     // The HTTP library's own refusals are bare (docs/contract.md, 3.6).
     if matches!(answer.status(), 400 | 414 | 431) && answer.find("x-request-id").is_none() {
         return;
@@ -26,92 +30,8 @@ pub(crate) fn check(method: &Method, path: &str, answer: &Answer) {
     if answer.status() == 404 && answer.text().contains("\"ROUTE_NOT_FOUND\"") {
         return;
     }
-    let name = format!("{method} {path} answered {}", answer.status());
-    let response = resolved(&operation["responses"][answer.status().to_string()]);
-    assert!(!response.is_null(), "{name}, which the OpenAPI document does not have: {answer:?}");
-    for (field, header) in response["headers"].as_object().into_iter().flatten() {
-        let header = resolved(header);
-        let value = answer.headers().get(field).map(|value| value.to_str().expect("a field in ASCII"));
-        match value {
-            Some(value) => {
-                let schema = &header["schema"];
-                let value = match schema["type"].as_str() {
-                    Some("integer") => serde_json::from_str(value).unwrap_or_else(|_| Value::from(value)),
-                    _ => Value::from(value),
-                };
-                check_value(&value, schema, &format!("{name}: {field}"));
-            }
-            None => assert_ne!(header["required"], true, "{name} without {field}: {answer:?}"),
-        }
-    }
-    if method != Method::HEAD {
-        check_value(&answer.json(), &response["content"]["application/json"]["schema"], &name);
-    }
-}
-
-/// Returns the operation that serves a request. HEAD is served wherever GET is.
-fn operation(method: &Method, path: &str) -> Option<&'static Value> {
-    let method = match method.as_str() {
-        "HEAD" | "GET" => "get",
-        "POST" => "post",
-        _ => return None,
-    };
-    let path = path.split('?').next()?.strip_prefix("/v1")?;
-    let of_path = DOCUMENT["paths"].as_object()?.iter().find(|(pattern, _)| {
-        pattern.split('/').count() == path.split('/').count()
-            && pattern.split('/').zip(path.split('/')).all(|(pattern, segment)| {
-                if pattern.starts_with('{') { !segment.is_empty() } else { pattern == segment }
-            })
-    });
-    of_path?.1.get(method)
-}
-
-/// Returns the component that a reference names, or the value itself.
-fn resolved(value: &'static Value) -> &'static Value {
-    match value["$ref"].as_str() {
-        Some(target) => DOCUMENT.pointer(&target[1..]).expect("a reference leads to a component"),
-        None => value,
-    }
-}
-
-/// Checks the parts of JSON Schema that the document uses, except patterns.
-fn check_value(value: &Value, schema: &'static Value, place: &str) {
-    let schema = resolved(schema);
-    let is_type = match schema["type"].as_str() {
-        Some("object") => value.is_object(),
-        Some("array") => value.is_array(),
-        Some("string") => value.is_string(),
-        Some("integer") => value.is_i64() || value.is_u64(),
-        Some("boolean") => value.is_boolean(),
-        Some(other) => panic!("{place}: the schema has the type {other}, which this check lacks"),
-        None => true,
-    };
-    assert!(is_type, "{place}: {value} is not of the type in {schema}");
-    if let Some(values) = schema["enum"].as_array() {
-        assert!(values.contains(value), "{place}: {value} is none of {values:?}");
-    }
-    if let Some(constant) = schema.get("const") {
-        assert_eq!(value, constant, "{place}");
-    }
-    let bound = |name: &str| schema[name].as_i64();
-    let number = value.as_i64();
-    assert!(number.zip(bound("minimum")).is_none_or(|(number, least)| number >= least), "{place}: {value}");
-    assert!(number.zip(bound("maximum")).is_none_or(|(number, most)| number <= most), "{place}: {value}");
-    let length = value.as_str().and_then(|text| i64::try_from(text.chars().count()).ok());
-    assert!(length.zip(bound("minLength")).is_none_or(|(length, least)| length >= least), "{place}: {value}");
-    assert!(length.zip(bound("maxLength")).is_none_or(|(length, most)| length <= most), "{place}: {value}");
-    for required in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        assert!(value.get(required).is_some(), "{place}: {required} is missing in {value}");
-    }
-    for (member, value) in value.as_object().into_iter().flatten() {
-        match schema["properties"].get(member) {
-            Some(schema) => check_value(value, schema, &format!("{place}: {member}")),
-            None => panic!("{place}: {member} is not in the document"),
-        }
-    }
-    for item in value.as_array().into_iter().flatten() {
-        check_value(item, &schema["items"], place);
-    }
+    let checked = described().check((method, path), (answer.status(), answer.headers(), answer.body()));
+    checked.unwrap_or_else(|fault| panic!("{method} {path}: {fault}: {answer:?}"));
 }
 
 #[cfg(test)]
@@ -137,7 +57,7 @@ mod tests {
     fn every_example_of_the_document_is_valid() {
         let mut seen = 0;
         each_example(&DOCUMENT, "", &mut |example, schema, place| {
-            check_value(example, schema, place);
+            described().value(example, schema, place).unwrap();
             seen += 1;
         });
         assert!(seen > 50, "only {seen} examples were found");

@@ -30,7 +30,17 @@ impl HaproxyServer {
     ///
     /// Panics if it does not start, naming the Debian package if the program is missing.
     pub async fn start(servers: &[(SocketAddr, SocketAddr)]) -> Self {
-        Self::start_with("", "", servers).await
+        Self::start_with("", "", "", servers).await
+    }
+
+    /// Starts a proxy in front of these servers with further settings of its frontend and its backend, and
+    /// with room for every head that a server accepts.
+    pub async fn start_with_settings(
+        frontend: &str,
+        backend: &str,
+        servers: &[(SocketAddr, SocketAddr)],
+    ) -> Self {
+        Self::start_with("", frontend, backend, servers).await
     }
 
     /// Starts a proxy in front of cores, which speaks HTTP/2. Each call goes to the next core. While there is
@@ -40,13 +50,18 @@ impl HaproxyServer {
             http-error status 502 hdr grpc-status 14 hdr grpc-message \"the core closed the connection\"\n  \
             http-error status 503 hdr grpc-status 14 hdr grpc-message \"no core is ready\"\n  \
             http-error status 504 hdr grpc-status 4 hdr grpc-message \"the core did not answer in time\"\n";
-        Self::start_with(" proto h2", ERRORS, servers).await
+        Self::start_with(" proto h2", "", ERRORS, servers).await
     }
 
-    async fn start_with(protocol: &str, backend: &str, servers: &[(SocketAddr, SocketAddr)]) -> Self {
+    async fn start_with(
+        protocol: &str,
+        frontend: &str,
+        backend: &str,
+        servers: &[(SocketAddr, SocketAddr)],
+    ) -> Self {
         loop {
             let (port, mut process) = (free_port(), Supervised::new(Signal::KILL));
-            let config = config(port, protocol, backend, servers);
+            let config = config(port, protocol, frontend, backend, servers);
             std::fs::write(process.folder().join("haproxy.cfg"), config).expect("a file");
             let mut command = Command::new(PROGRAM);
             command.args(["-db", "-f", "haproxy.cfg"]);
@@ -70,7 +85,13 @@ impl HaproxyServer {
     }
 }
 
-fn config(port: u16, protocol: &str, backend: &str, servers: &[(SocketAddr, SocketAddr)]) -> String {
+fn config(
+    port: u16,
+    protocol: &str,
+    frontend: &str,
+    backend: &str,
+    servers: &[(SocketAddr, SocketAddr)],
+) -> String {
     let servers = servers.iter().enumerate().map(|(number, (address, readiness))| {
         let readiness = readiness.port();
         format!(
@@ -78,11 +99,11 @@ fn config(port: u16, protocol: &str, backend: &str, servers: &[(SocketAddr, Sock
         )
     });
     format!(
-        "global\n  maxconn 200\n\
+        "global\n  maxconn 200\n  tune.http.maxhdr 256\n  tune.bufsize 49152\n\
          defaults\n  mode http\n  timeout connect 2s\n  timeout client 30s\n  timeout server 30s\n  \
          timeout http-keep-alive 60s\n  timeout check 5s\n  http-reuse always\n  \
          option redispatch\n  retries 2\n\
-         frontend clients\n  bind 127.0.0.1:{port}{protocol}\n  default_backend servers\n\
+         frontend clients\n  bind 127.0.0.1:{port}{protocol}\n{frontend}  default_backend servers\n\
          backend servers\n{backend}  option httpchk\n  http-check send meth GET uri /readyz\n  \
          http-check expect status 200\n  default-server inter 100ms fall 1 rise 1\n{}",
         servers.collect::<String>()

@@ -1,0 +1,97 @@
+//! `petstore check`: a service at any address, compared with the contract.
+
+use std::{fs, io::Read, path::PathBuf};
+
+use axum::http::HeaderValue;
+use petstore_admin_check::{BaseUrl, CheckTarget};
+use petstore_command_line::{
+    block_on,
+    output::{OutputSettings, reason},
+};
+use petstore_http_server::tls;
+use petstore_settings::{InvalidSetting, secret_file};
+
+use crate::error::CliError;
+
+/// Upper bound of a key on standard input, in bytes.
+const MAX_KEY: u64 = 4 * 1024;
+
+/// Settings of proxies without which they break the contract.
+const PROXIES: &str = "Proxies break the contract by default. nginx needs proxy_request_buffering off, \
+    client_max_body_size 0, large_client_header_buffers 4 64k and proxy_set_header X-Forwarded-For \
+    $remote_addr; HAProxy needs tune.bufsize 49152, tune.http.maxhdr 256 and http-request set-header \
+    X-Forwarded-For %[src]. The service needs --trusted-proxy with the proxy's address.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = PROXIES)]
+pub(crate) struct CheckSettings {
+    /// Base address of the service, such as `https://shop.example/v1`
+    #[arg(value_name = "BASE_URL")]
+    base_url: BaseUrl,
+
+    /// File with an API key of an account that nobody else uses meanwhile, mode 0600; `-` is standard input
+    #[arg(long, value_name = "FILE")]
+    key_file: PathBuf,
+
+    /// File with the authorities that may issue the service's certificate, in PEM, instead of the system's
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+
+    /// Check createPet too, which adds a pet that stays
+    #[arg(long)]
+    write: bool,
+
+    /// Check what happens over the limit too, which uses up the account's minute
+    #[arg(long)]
+    exhaust: bool,
+
+    /// Write the result to this file too, as `JUnit` XML
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+
+    #[command(flatten)]
+    output: OutputSettings,
+}
+
+/// Checks the service and prints the result. Fails if a clause is broken.
+pub(crate) fn run(settings: &CheckSettings) -> Result<(), CliError> {
+    let authorities = settings.ca.as_ref().map(|file| {
+        let invalid = |reason: String| InvalidSetting::new("--ca", format!("{} {reason}", file.display()));
+        let pem = fs::read(file).map_err(|error| invalid(format!("cannot be read: {}", reason(&error))))?;
+        tls::certificates(&pem).map_err(|error| invalid(error.to_string()))
+    });
+    let target = CheckTarget {
+        base_url: settings.base_url.clone(),
+        authorization: authorization(settings)?,
+        authorities: authorities.transpose()?,
+        writes: settings.write,
+        exhausts: settings.exhaust,
+    };
+    let document = petstore_gateway::openapi::document();
+    let checked = async { petstore_admin_check::check(target, &document).await.map_err(CliError::from) };
+    let report = block_on("warn", Box::pin(checked))?;
+    if let Some(file) = &settings.junit {
+        let written = fs::write(file, report.junit());
+        written.map_err(|source| CliError::Write { folder: file.clone(), source })?;
+    }
+    settings.output.print(&report.json(), |_| report.text())?;
+    if report.broken() == 0 { Ok(()) } else { Err(CliError::ContractBroken(report.broken())) }
+}
+
+/// Returns the field with the key.
+fn authorization(settings: &CheckSettings) -> Result<HeaderValue, InvalidSetting> {
+    let invalid = |reason: String| InvalidSetting::new("--key-file", reason);
+    let written = if settings.key_file.as_os_str() == "-" {
+        let mut written = String::new();
+        let read = std::io::stdin().take(MAX_KEY).read_to_string(&mut written);
+        read.map_err(|error| invalid(format!("cannot read standard input: {}", reason(&error))))?;
+        written
+    } else {
+        secret_file(&settings.key_file).map_err(invalid)?
+    };
+    let key = Some(written.trim()).filter(|key| !key.is_empty() && !key.contains(char::is_whitespace));
+    let value = key.and_then(|key| HeaderValue::try_from(format!("Bearer {key}")).ok());
+    let mut value = value.ok_or_else(|| invalid("must hold one API key".to_owned()))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
