@@ -102,6 +102,7 @@ impl ErrorReason {
             Self::InvalidParameter          => (H::BAD_REQUEST, Some(G::InvalidArgument), Never),
             Self::InvalidCursor             => (H::BAD_REQUEST, Some(G::InvalidArgument), Never),
             Self::InvalidRequest            => (H::BAD_REQUEST, Some(G::InvalidArgument), Never),
+            Self::UnknownInput              => (H::BAD_REQUEST, None, Never),
             Self::MalformedJson             => (H::BAD_REQUEST, None, Never),
             Self::MissingApiKey             => (H::UNAUTHORIZED, None, Never),
             Self::InvalidApiKey             => (H::UNAUTHORIZED, None, Never),

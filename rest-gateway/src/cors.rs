@@ -42,7 +42,7 @@ impl FromStr for CorsOrigin {
 pub(crate) const EXPOSE_HEADERS: &str = "x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, \
      x-ratelimit-scope, ratelimit, ratelimit-policy, retry-after, link, x-next-cursor, location, \
      deprecation, sunset, x-request-id, x-stability, idempotency-replayed, allow, www-authenticate, accept, \
-     accept-encoding, etag";
+     accept-encoding, x-ignored-input, preference-applied, etag";
 
 /// Rights of the request's origin to the answer.
 #[derive(Debug)]
@@ -94,7 +94,8 @@ impl Grant {
             let served = headers.get(header::ALLOW).filter(|served| lists(served, intended));
             let methods = served.unwrap_or(intended).clone();
             headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
-            let may_be_sent = "authorization, content-type, idempotency-key, x-request-id, traceparent";
+            let may_be_sent =
+                "authorization, content-type, idempotency-key, x-request-id, prefer, traceparent";
             headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(may_be_sent));
             // Seconds. Browsers remember this for a day at most; with an hour, a change takes effect soon.
             headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("3600"));

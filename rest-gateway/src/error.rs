@@ -80,6 +80,8 @@ errors! {
         #[error("{0}")]
         InvalidParameter(String) => R::InvalidParameter,
         #[error("{0}")]
+        UnknownInput(String) => R::UnknownInput,
+        #[error("{0}")]
         InvalidCursor(String) => R::InvalidCursor,
         #[error("Idempotency-Key must be one field of 1 to 255 visible ASCII characters")]
         InvalidIdempotencyKey => R::InvalidIdempotencyKey,

@@ -20,6 +20,7 @@ pub mod representation;
 pub mod request_body;
 mod request_id;
 mod routes;
+mod unknown_input;
 mod usage;
 
 pub use cors::CorsOrigin;

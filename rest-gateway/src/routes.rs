@@ -34,6 +34,7 @@ use crate::{
     operation::{Id, allow, operations},
     pipeline::{self, Admitted},
     request_id::Caller,
+    unknown_input::UnknownInput,
 };
 
 /// App of the public port, for [`serve`](petstore_http_server::serve).
@@ -88,13 +89,16 @@ macro_rules! route {
         async fn route(app: &RestApp, admitted: Admitted) -> Response {
             let RestApp { gateway, pages } = app;
             let Admitted { operation, caller, request } = admitted;
+            let unknown = &mut UnknownInput::new(request.headers());
             let answered = match (operation, caller) {
-                $((Id::$id, Some(caller)) => $future($handler(gateway, &caller, request)).await,)*
+                $((Id::$id, Some(caller)) => $future($handler(gateway, &caller, request, unknown)).await,)*
                 $((Id::$page, _) => $page_future($page_handler(pages, request)).await,)*
                 (Id::Docs, _) => boxed(page(pages, request)).await,
                 (_, _) => boxed(not_served(pages, operation, request)).await,
             };
-            answered.unwrap_or_else(IntoResponse::into_response)
+            let mut response = answered.unwrap_or_else(IntoResponse::into_response);
+            unknown.write(response.headers_mut());
+            response
         }
     };
 }
@@ -131,7 +135,14 @@ fn without_body(mut response: Response) -> Response {
 }
 
 /// Handles `GET /v1/usage` (beta). Admission has already inspected the account, since this uses no quota.
-async fn get_usage(gateway: &GatewayState, caller: &Caller, _: Request) -> Result<Response, ApiError> {
+async fn get_usage(
+    gateway: &GatewayState,
+    caller: &Caller,
+    request: Request,
+    unknown: &mut UnknownInput,
+) -> Result<Response, ApiError> {
+    unknown.add_query(request.uri());
+    unknown.refuse()?;
     let limits = caller.limits.as_deref().ok_or(ApiError::Internal)?;
     let days = gateway.usage.days(&gateway.core, caller).await?;
     Ok(json_response(StatusCode::OK, usage_body(caller.plan, limits, &days)))
@@ -155,7 +166,8 @@ pub type FuzzedQuery =
 #[cfg(feature = "fuzzing")]
 pub fn fuzz_query(query: &str) -> FuzzedQuery {
     let filter = paging::Filter { name: "status", words: &crate::json::pet::STATUSES };
-    let paging::Query { limit, filter, cursor } = paging::Query::parse(query, Some(filter));
+    let paging::Query { limit, filter, cursor } =
+        paging::Query::parse(query, Some(filter), &mut UnknownInput::default());
     (limit, filter, cursor.map(|cursor| cursor.map(String::from)))
 }
 

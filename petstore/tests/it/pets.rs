@@ -10,6 +10,7 @@ mod import_command;
 mod import_over_grpc;
 mod list;
 mod parity;
+mod unknown_input;
 
 use petstore_testkit::{Answer, Client};
 use serde_json::json;

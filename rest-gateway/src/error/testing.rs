@@ -20,6 +20,9 @@ pub(crate) fn sample(reason: ErrorReason, documented: &str) -> ApiError {
         R::InvalidCursor => ApiError::InvalidCursor(
             "cursor must be the one returned with the previous page, unchanged".to_owned(),
         ),
+        R::UnknownInput => {
+            ApiError::UnknownInput("this operation does not have the parameter colour".to_owned())
+        }
         R::InvalidRequest => ApiError::InvalidHost,
         R::MalformedJson => {
             ApiError::MalformedJson("the body must be JSON without duplicate members".to_owned())

@@ -4,8 +4,11 @@
 use petstore_proto::v1::{NewPet, Pet, PetStatus};
 use serde::Serialize;
 
-use super::{array_body, number, object, required, text, whole_number, word, words_rule};
-use crate::error::ApiError;
+use super::{Members, array_body, number, object, required, text, whole_number, word, words_rule};
+use crate::{
+    error::ApiError,
+    unknown_input::{Place, UnknownInput},
+};
 
 /// Members of a pet that clients set, which are also the columns of a table, after the identifier.
 pub const MEMBERS: [&str; 3] = ["name", "categoryId", "status"];
@@ -60,7 +63,21 @@ pub fn pet_cells(pet: &Pet) -> [String; MEMBERS.len() + 1] {
 
 /// Returns the pet that a body describes. Members that a `NewPet` does not have are ignored, `id` among them.
 pub(crate) fn new_pet(body: &[u8]) -> Result<NewPet, ApiError> {
+    from_members(&object(body)?)
+}
+
+/// Returns the pet that the body of a request describes. Members that a `NewPet` does not have are unknown
+/// input.
+pub(crate) fn new_pet_of_request(body: &[u8], unknown: &mut UnknownInput) -> Result<NewPet, ApiError> {
     let members = object(body)?;
+    for (name, _) in members.0.iter().filter(|(name, _)| !MEMBERS.contains(&&**name)) {
+        unknown.add(Place::Body, name);
+    }
+    unknown.refuse()?;
+    from_members(&members)
+}
+
+fn from_members(members: &Members<'_>) -> Result<NewPet, ApiError> {
     collect(
         members.optional("name", text),
         members.optional("categoryId", |value| whole_number(value.get())),

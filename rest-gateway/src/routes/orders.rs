@@ -14,6 +14,7 @@ use crate::{
     gateway::GatewayState,
     json::{array_body, word},
     request_id::Caller,
+    unknown_input::UnknownInput,
 };
 
 /// Handles `GET /v1/store/orders`: a page of orders. They belong to the store, and every valid key sees all
@@ -22,6 +23,7 @@ pub(super) async fn list(
     gateway: &GatewayState,
     caller: &Caller,
     request: Request,
+    unknown: &mut UnknownInput,
 ) -> Result<Response, ApiError> {
     let fetch = |PageRequest { page_size, page_token, .. }| async move {
         let request = ListOrdersRequest { page_size, page_token };
@@ -29,7 +31,7 @@ pub(super) async fn list(
         let body = orders_body(&page.orders);
         Ok(AnsweredPage { body, next_page_token: page.next_page_token, filter: 0 })
     };
-    List { number: lists::ORDERS, filter: None }.answer(request.uri(), fetch).await
+    List { number: lists::ORDERS, filter: None }.answer(request.uri(), unknown, fetch).await
 }
 
 /// Words of `OrderStatus`. The core never omits the status.

@@ -6,15 +6,15 @@ use std::fmt::{Display, Write};
 
 use axum::response::Response;
 use http::{HeaderName, HeaderValue, StatusCode, Uri, header};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 use petstore_api_key::PageToken;
-
-pub(super) use query::{Filter, Query};
 
 use crate::{
     error::ApiError,
     json::{json_response, word},
+    unknown_input::{RESERVED, UnknownInput},
 };
+pub(super) use query::{Filter, Query};
 
 const X_NEXT_CURSOR: HeaderName = HeaderName::from_static("x-next-cursor");
 
@@ -52,12 +52,14 @@ impl List {
     pub(super) async fn answer<F>(
         self,
         uri: &Uri,
+        unknown: &mut UnknownInput,
         fetch: impl FnOnce(PageRequest) -> F,
     ) -> Result<Response, ApiError>
     where
         F: Future<Output = Result<AnsweredPage, ApiError>>,
     {
-        let query = Query::parse(uri.query().unwrap_or_default(), self.filter);
+        let query = Query::parse(uri.query().unwrap_or_default(), self.filter, unknown);
+        unknown.refuse()?;
         let Query { limit: Ok(limit), filter: Ok(filter), cursor: Ok(cursor) } = query else {
             return Err(self.refusal(query));
         };
@@ -112,9 +114,6 @@ fn answer(list: &str, is_first: bool, body: Vec<u8>, next_page_token: &str) -> R
     response
 }
 
-/// All characters but the unreserved ones of RFC 3986 §2.3.
-const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-
 /// Returns the URL with one more parameter, if it has a value.
 fn with(mut url: String, name: &str, value: Option<impl Display>) -> String {
     if let Some(value) = value {
@@ -167,7 +166,9 @@ mod tests {
         let pets = List { number: 0, filter: Some(Filter { name: "status", words: &STATUSES }) };
         let sold = PageToken { list: 3, last_id: 7 };
         let empty = "cursor must be given once, as returned with the previous page";
-        let refused_by = |list: List, query: &str| list.refusal(Query::parse(query, list.filter));
+        let refused_by = |list: List, query: &str| {
+            list.refusal(Query::parse(query, list.filter, &mut UnknownInput::default()))
+        };
         let refused = |query: &str| refused_by(pets, query);
         assert_eq!(refused("cursor="), ApiError::InvalidCursor(empty.to_owned()));
         let limit = "limit must be a whole number from 1 to 100";

@@ -18,11 +18,12 @@ use crate::{
     gateway::GatewayState,
     json::{
         json_response,
-        pet::{STATUSES, new_pet, pet_body, pets_body},
+        pet::{STATUSES, new_pet_of_request, pet_body, pets_body},
     },
     operation::GET_PET_DEPRECATION,
     request_body,
     request_id::Caller,
+    unknown_input::UnknownInput,
 };
 
 /// Handles `GET /v1/pets`: a page of pets (docs/contract.md, 7.2).
@@ -30,6 +31,7 @@ pub(super) async fn list(
     gateway: &GatewayState,
     caller: &Caller,
     request: Request,
+    unknown: &mut UnknownInput,
 ) -> Result<Response, ApiError> {
     let fetch = |PageRequest { page_size, page_token, filter: status }| async move {
         let request = ListPetsRequest { page_size, page_token, status };
@@ -38,7 +40,7 @@ pub(super) async fn list(
         Ok(AnsweredPage { body, next_page_token: page.next_page_token, filter: page.status })
     };
     let filter = Some(Filter { name: "status", words: &STATUSES });
-    List { number: lists::PETS, filter }.answer(request.uri(), fetch).await
+    List { number: lists::PETS, filter }.answer(request.uri(), unknown, fetch).await
 }
 
 /// Handles `GET /v1/pets/{petId}`: one pet (docs/contract.md, 7.5). Deprecated, see [`GET_PET_DEPRECATION`].
@@ -46,10 +48,13 @@ pub(super) async fn get(
     gateway: &GatewayState,
     caller: &Caller,
     request: Request,
+    unknown: &mut UnknownInput,
 ) -> Result<Response, ApiError> {
     if gateway.clock.now() >= GET_PET_DEPRECATION.removed_at {
         return Err(ApiError::OperationRemoved);
     }
+    unknown.add_query(request.uri());
+    unknown.refuse()?;
     let pet_id = id_in_path(request.uri().path()).ok_or(ApiError::PetNotFound)?;
     let found = call(&gateway.core, GetPetRequest { pet_id }, caller).await?;
     let pet = found.pet.ok_or(ApiError::Internal)?;
@@ -61,11 +66,14 @@ pub(super) async fn create(
     gateway: &GatewayState,
     caller: &Caller,
     request: Request,
+    unknown: &mut UnknownInput,
 ) -> Result<Response, ApiError> {
     let key = CreationKey::from_headers(request.headers(), caller.account_id, &gateway.clock);
+    unknown.add_query(request.uri());
     let body = request_body::read_json(request).await?;
     let key = key?;
-    let message = CreatePetRequest { pet: Some(new_pet(&body)?), request_id: key.as_str().to_owned() };
+    let pet = new_pet_of_request(&body, unknown)?;
+    let message = CreatePetRequest { pet: Some(pet), request_id: key.as_str().to_owned() };
     let created = call(&gateway.core, message, caller).await.map_err(|error| key.explain(error))?;
     let pet = created.pet.ok_or(ApiError::Internal)?;
 

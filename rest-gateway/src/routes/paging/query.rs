@@ -4,7 +4,10 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
-use crate::json::{number, words_rule};
+use crate::{
+    json::{number, words_rule},
+    unknown_input::{Place, UnknownInput},
+};
 
 /// Parameter that filters a list.
 #[derive(Clone, Copy, Debug)]
@@ -14,8 +17,8 @@ pub(crate) struct Filter {
     pub(crate) words: &'static [&'static str],
 }
 
-/// Parameters, each parsed separately: its value, if it was given, or its fault. Other parameters are
-/// ignored.
+/// Parameters, each parsed separately: its value, if it was given, or its fault. Others are unknown
+/// input.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Query<'a> {
     pub(crate) limit: Result<Option<u8>, String>,
@@ -25,9 +28,9 @@ pub(crate) struct Query<'a> {
 }
 
 impl<'a> Query<'a> {
-    pub(crate) fn parse(query: &'a str, filter: Option<Filter>) -> Self {
+    pub(crate) fn parse(query: &'a str, filter: Option<Filter>, unknown: &mut UnknownInput) -> Self {
         let name = filter.map(|filter| filter.name);
-        let [limit, filtered, cursor] = given(query, [Some("limit"), name, Some("cursor")]);
+        let [limit, filtered, cursor] = given(query, [Some("limit"), name, Some("cursor")], unknown);
         let filter = filter.map_or(Ok(None), |Filter { name, words }| {
             filtered.judge(|word| number(words, &word), || format!("{name} {}", words_rule(words)))
         });
@@ -63,13 +66,20 @@ impl<'a> Parameter<'a> {
     }
 }
 
-/// Returns the parameters with these names, in their order. Others are ignored.
-fn given<'a, const N: usize>(query: &'a str, names: [Option<&str>; N]) -> [Parameter<'a>; N] {
+/// Returns the parameters with these names, in their order.
+fn given<'a, const N: usize>(
+    query: &'a str,
+    names: [Option<&str>; N],
+    unknown: &mut UnknownInput,
+) -> [Parameter<'a>; N] {
     let mut given = [const { Parameter::Absent }; N];
     for parameter in query.split('&') {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         let name = percent_decode_str(name).decode_utf8_lossy();
         let Some((_, slot)) = names.iter().zip(&mut given).find(|(known, _)| **known == Some(&*name)) else {
+            if !parameter.is_empty() {
+                unknown.add(Place::Query, &name);
+            }
             continue;
         };
         *slot = match slot {
@@ -110,7 +120,7 @@ mod tests {
     use crate::json::pet::STATUSES;
 
     fn parse(query: &str) -> Query<'_> {
-        Query::parse(query, Some(Filter { name: "status", words: &STATUSES }))
+        Query::parse(query, Some(Filter { name: "status", words: &STATUSES }), &mut UnknownInput::default())
     }
 
     #[test]
@@ -169,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_list_without_a_filter_ignores_it() {
-        assert_eq!(Query::parse("status=x&=y&limit=5", None), parse("limit=5"));
+        assert_eq!(Query::parse("status=x&=y&limit=5", None, &mut UnknownInput::default()), parse("limit=5"));
     }
 
     #[test]
