@@ -146,7 +146,9 @@ mod tests {
 
     fn named(names: &[&str]) -> Option<String> {
         let mut unknown = UnknownInput::default();
-        names.iter().for_each(|name| unknown.add(Place::Body, name));
+        for name in names {
+            unknown.add(Place::Body, name);
+        }
         written(&unknown)
     }
 

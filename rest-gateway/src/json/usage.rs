@@ -47,6 +47,12 @@ fn day(counts: &UsageDay) -> Value {
     json!({
         "date": Day(day).to_string(),
         "requests": succeeded + client_errors + refused + server_errors,
+        "succeeded": succeeded,
+        "clientErrors": client_errors,
+        "rateLimited": refused,
+        "serverErrors": server_errors,
+        "deprecatedCalls": get_pet,
+        // Names of 1.0.0, which generators of clients cannot all take. 1.2.0 removes them.
         "byStatus": { "2xx": succeeded, "4xx": client_errors, "429": refused, "5xx": server_errors },
         "getPet": get_pet,
     })
@@ -97,6 +103,11 @@ mod tests {
             "days": [{
                 "date": "2026-11-20",
                 "requests": 10,
+                "succeeded": 1,
+                "clientErrors": 2,
+                "rateLimited": 3,
+                "serverErrors": 4,
+                "deprecatedCalls": 5,
                 "byStatus": { "2xx": 1, "4xx": 2, "429": 3, "5xx": 4 },
                 "getPet": 5,
             }],
