@@ -5,7 +5,8 @@
 //!
 //! `/docs` lists the operations of `/openapi.json`. In a browser with JavaScript, a script replaces the list
 //! by one in which they can be tried. The other pages are plain HTML: topics are sections of `docs/api.md`,
-//! and the pages about errors are made from `docs/errors.md` and the table of codes.
+//! and the pages about errors are made from `docs/errors.md` and the table of codes. Programs find the topics
+//! as Markdown (`/docs/paging.md`), their index (`/llms.txt`) and a catalog (RFC 9727).
 
 mod error_pages;
 mod html;
@@ -31,6 +32,7 @@ use crate::{
     embedded,
     error::page_path,
     openapi,
+    operation::API_CATALOG,
     representation::{Representation, strict},
 };
 
@@ -46,6 +48,16 @@ const ALLOW: (HeaderName, HeaderValue) = (header::ALLOW, HeaderValue::from_stati
 /// Redirect of `/` to the documentation, for people who open the service in a browser. It is not permanent
 /// (301 and 308 are kept by browsers), because the path may serve another page in future.
 const TO_DOCS: (HeaderName, HeaderValue) = (header::LOCATION, HeaderValue::from_static("/docs"));
+
+/// `Link` of the first page and of the catalog: the descriptions of the interface (RFC 8631), and the catalog
+/// that names them (RFC 9727).
+const DESCRIPTIONS: (HeaderName, HeaderValue) = (
+    header::LINK,
+    HeaderValue::from_static(
+        "</openapi.json>; rel=\"service-desc\"; type=\"application/json\", </docs>; rel=\"service-doc\"; \
+         type=\"text/html\", </.well-known/api-catalog>; rel=\"api-catalog\"",
+    ),
+);
 
 /// Page that another part of the program adds. It is made on the first request for it.
 #[derive(Clone, Copy, Debug)]
@@ -91,8 +103,11 @@ where
             .fallback(async move |headers: HeaderMap| (AppendHeaders([ALLOW]), refusal.page(&headers)))
     };
     let mut router = Router::new();
-    for (path, resource) in resources(further) {
-        let methods = get(async move |headers: HeaderMap| resource.page(&headers));
+    for (path, resource) in resources(further).into_iter().chain(for_programs()) {
+        let links = [DESCRIPTIONS].into_iter().filter(|_| path == "/docs" || path == API_CATALOG);
+        let links: Vec<_> = links.collect();
+        let methods =
+            get(async move |headers: HeaderMap| (AppendHeaders(links.clone()), resource.page(&headers)));
         router = router.route(&path, only_get(methods));
     }
     for &page in further {
@@ -103,7 +118,8 @@ where
         router = router.route(page.path, only_get(methods));
     }
     for path in ["/", "/docs/"] {
-        let methods = get(async || strict((StatusCode::FOUND, AppendHeaders([TO_DOCS])).into_response()));
+        let methods =
+            get(async || strict((StatusCode::FOUND, AppendHeaders([TO_DOCS, DESCRIPTIONS])).into_response()));
         router = router.route(path, only_get(methods));
     }
     router.route("/docs/{*path}", any(async move |headers: HeaderMap| missing.page(&headers)))
@@ -127,6 +143,17 @@ fn home(operations: &str) -> String {
         main: &main,
     };
     page.render()
+}
+
+/// Returns what only programs read, with their paths: the topics as Markdown, their index, and the catalog.
+fn for_programs() -> impl Iterator<Item = (String, Representation)> {
+    const CATALOG: &str = r#"application/linkset+json; profile="https://www.rfc-editor.org/info/rfc9727""#;
+    let of = |media_type, body: String| Representation::new(StatusCode::OK, media_type, body);
+    let markdown = topics::markdown();
+    let markdown = markdown.map(move |(path, text)| (path, of("text/markdown; charset=utf-8", text)));
+    let index = of("text/plain; charset=utf-8", topics::index_for_programs());
+    let catalog = of(CATALOG, include_str!("docs/assets/api-catalog.json").to_owned());
+    markdown.chain([("/llms.txt".to_owned(), index), (API_CATALOG.to_owned(), catalog)])
 }
 
 /// Returns all resources that are made at the start, with their paths.

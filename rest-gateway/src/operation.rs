@@ -85,6 +85,8 @@ pub(crate) struct Deprecation {
     pub(crate) removed_at: UnixMillis,
     /// `Link` (RFC 8288) to the successor.
     successor: HeaderValue,
+    /// `Link` to the page that says how to live without the operation (RFC 9745 §3).
+    advice: HeaderValue,
 }
 
 /// Deprecation of `GET /v1/pets/{petId}`: deprecated since 2025-12-05, removed on 2030-12-05, each at 00:00
@@ -94,14 +96,16 @@ pub(crate) static GET_PET_DEPRECATION: Deprecation = Deprecation {
     sunset: HeaderValue::from_static("Thu, 05 Dec 2030 00:00:00 GMT"),
     removed_at: UnixMillis::from_secs(1_922_659_200),
     successor: HeaderValue::from_static(r#"</v1/pets?status=available>; rel="successor-version""#),
+    advice: HeaderValue::from_static(r#"</docs/deprecation>; rel="deprecation"; type="text/html""#),
 };
 
 impl Deprecation {
-    /// Adds `Deprecation`, `Sunset` and `Link`.
+    /// Adds `Deprecation`, `Sunset` and both `Link` fields: clients of 1.0.0 find the first one as it was.
     pub(crate) fn write(&self, headers: &mut HeaderMap) {
         headers.append(HeaderName::from_static("deprecation"), self.since.clone());
         headers.append(HeaderName::from_static("sunset"), self.sunset.clone());
         headers.append(header::LINK, self.successor.clone());
+        headers.append(header::LINK, self.advice.clone());
     }
 }
 
@@ -153,6 +157,9 @@ macro_rules! table {
 }
 operations!(table);
 
+/// Path of the catalog of interfaces (RFC 9727), which is part of the documentation.
+pub(crate) const API_CATALOG: &str = "/.well-known/api-catalog";
+
 /// Request for the documentation, whose paths are those of its pages.
 const DOCS: Operation = OUTSIDE_V1.named(Id::Docs, "docs", "GET", "/docs");
 
@@ -172,7 +179,8 @@ impl Operation {
         let mut rows = OPERATIONS.iter().filter(|row| row.has_path(path)).peekable();
         let of_path = rows.peek().copied();
         let named = rows.find(|row| row.method == method);
-        let is_docs = || path == "/" || path == "/docs" || path.starts_with("/docs/");
+        let is_docs =
+            || matches!(path, "/" | "/docs" | "/llms.txt" | API_CATALOG) || path.starts_with("/docs/");
         let unmatched = match of_path {
             Some(of_path) => of_path.named(UNMATCHED.id, UNMATCHED.name, UNMATCHED.method, UNMATCHED.path),
             None if is_versioned(path) => UNMATCHED,
@@ -369,5 +377,6 @@ mod tests {
         assert_eq!(headers["sunset"], "Thu, 05 Dec 2030 00:00:00 GMT");
         assert_eq!(headers["deprecation"], "@1764892800");
         assert_eq!(headers["link"], r#"</v1/pets?status=available>; rel="successor-version""#);
+        assert_eq!(headers.get_all("link").iter().count(), 2, "the second one is the page about it");
     }
 }

@@ -148,13 +148,14 @@ async fn get_usage(
     Ok(json_response(StatusCode::OK, usage_body(caller.plan, limits, &days)))
 }
 
-/// Returns the identifier in the path's last segment if it is an int64 in its canonical spelling. A resource
-/// has one URL, so any other segment names none.
+/// Returns the identifier in the path's last segment if it is an int64 in its canonical spelling, which has
+/// neither `+` nor a leading zero. A resource has one URL, so any other segment names none.
 fn id_in_path(path: &str) -> Option<i64> {
     let segment = path.rsplit('/').next()?;
     let segment = percent_decode_str(segment).decode_utf8().ok()?;
-    let id: i64 = segment.parse().ok()?;
-    (id.to_string() == segment).then_some(id)
+    let digits = segment.strip_prefix('-').unwrap_or(&segment);
+    let is_canonical = segment == "0" || digits.starts_with(|first| matches!(first, '1'..='9'));
+    segment.parse().ok().filter(|_| is_canonical)
 }
 
 /// Limit, number of the status and cursor of a list, each with its value or its fault.

@@ -90,6 +90,43 @@ async fn pages_scripts_styles_and_pictures_have_their_content_type() {
 }
 
 #[tokio::test]
+async fn topics_are_markdown_too_with_programs_in_place_of_commands() {
+    for path in ["/docs/limits", "/docs/paging", "/docs/idempotency", "/docs/deprecation"] {
+        let answer = get(&format!("{path}.md")).await;
+        assert_eq!(answer.headers()[header::CONTENT_TYPE], "text/markdown; charset=utf-8", "{path}");
+        let text = text(answer).await;
+        assert!(text.starts_with("# "), "{text}");
+        for forbidden in ["<!--", "](#", "](../", "```sh", "first-api-key", "#>"] {
+            assert!(!text.contains(forbidden), "{path} has {forbidden}: {text}");
+        }
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            assert_eq!(get(link).await.status(), StatusCode::OK, "{path} links to {link}");
+        }
+        let programs = text.matches("```python").count();
+        assert_eq!(programs, usize::from(path != "/docs/deprecation"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn every_link_of_the_index_for_programs_and_of_the_catalog_is_served() {
+    let (index, catalog) = (get("/llms.txt").await, get("/.well-known/api-catalog").await);
+    assert_eq!(index.headers()[header::CONTENT_TYPE], "text/plain; charset=utf-8");
+    let media_type = catalog.headers()[header::CONTENT_TYPE].to_str().unwrap();
+    assert!(media_type.starts_with("application/linkset+json; profile="), "{media_type}");
+    let (index, catalog) = (text(index).await, text(catalog).await);
+    assert!(!index.contains("{topics}"), "{index}");
+    let mut links: Vec<_> = index.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+    let linkset: serde_json::Value = serde_json::from_str(&catalog).unwrap();
+    let interface = &linkset["linkset"][0];
+    assert_eq!(interface["anchor"], "/v1");
+    let of = |relation: &str| interface[relation].as_array().unwrap().iter();
+    links.extend(of("service-desc").chain(of("service-doc")).map(|link| link["href"].as_str().unwrap()));
+    for link in links.into_iter().filter(|link| *link != "/openapi.json") {
+        assert_eq!(get(link).await.status(), StatusCode::OK, "{link}");
+    }
+}
+
+#[tokio::test]
 async fn pages_have_no_inline_script_or_style_and_load_nothing_from_elsewhere() {
     for (path, _) in resources(&[]).into_iter().filter(|(path, _)| !path.starts_with("/docs/assets/")) {
         let page = text(get(&path).await).await;
@@ -157,7 +194,7 @@ async fn every_anchor_resolves() {
 
 #[tokio::test]
 async fn pages_name_no_file_or_command_of_the_operator() {
-    for path in ["/docs", "/docs/limits", "/docs/paging", "/docs/idempotency"] {
+    for path in ["/docs", "/docs/limits", "/docs/paging", "/docs/idempotency", "/docs/deprecation"] {
         let page = text(get(path).await).await;
         for command in ["first-api-key", "petstore key", "data/", "--account"] {
             assert!(!page.contains(command), "{path} has {command}");

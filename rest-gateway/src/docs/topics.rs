@@ -33,7 +33,7 @@ const LANGUAGES: [(&str, &str); 4] =
     [("curl", "curl"), ("python", "Python"), ("javascript", "JavaScript"), ("go", "Go")];
 
 /// Complete programs by name.
-const SAMPLES: [(&str, [&str; LANGUAGES.len()]); 3] =
+static SAMPLES: [(&str, [&str; LANGUAGES.len()]); 3] =
     [sample!("paging"), sample!("idempotency"), sample!("backoff")];
 
 /// Guide for clients, whose sections are topics.
@@ -46,7 +46,7 @@ struct Topic {
     description: &'static str,
 }
 
-const TOPICS: [Topic; 3] = [
+const TOPICS: [Topic; 4] = [
     Topic {
         heading: "Rate limits",
         path: "/docs/limits",
@@ -57,6 +57,11 @@ const TOPICS: [Topic; 3] = [
         heading: "Idempotency",
         path: "/docs/idempotency",
         description: "How to repeat a request without creating a pet twice",
+    },
+    Topic {
+        heading: "Deprecation",
+        path: "/docs/deprecation",
+        description: "How to live without a lookup by id, which is removed on 5 December 2030",
     },
 ];
 
@@ -69,6 +74,46 @@ pub(super) fn pages() -> impl Iterator<Item = (&'static str, String)> {
         (*path, HtmlPage { title: heading, description, main: &main }.render())
     });
     [("/docs/changelog", changelog())].into_iter().chain(topics)
+}
+
+/// Returns every topic as Markdown, for programs: the path is that of its page and `.md`.
+pub(super) fn markdown() -> impl Iterator<Item = (String, String)> {
+    TOPICS.iter().map(|topic| (format!("{}.md", topic.path), topic_markdown(topic)))
+}
+
+/// Returns the section as its page shows it: with complete programs in place of shell commands.
+fn topic_markdown(Topic { heading, description, .. }: &Topic) -> String {
+    let mut text = format!("# {heading}\n\n> {description}\n");
+    let mut in_commands = false;
+    for line in section(heading).lines() {
+        match line {
+            "```sh" => in_commands = true,
+            "```" if in_commands => in_commands = false,
+            _ if in_commands => {}
+            comment if comment.starts_with("<!--") => {
+                let programs = sample_named(comment).map(|(_, programs)| programs);
+                for ((language, title), program) in LANGUAGES.iter().zip(programs.into_iter().flatten()) {
+                    // A write to a String cannot fail.
+                    let _ = writeln!(text, "{title}:\n\n```{language}\n{program}```\n");
+                }
+            }
+            line => {
+                let _ = writeln!(text, "{line}");
+            }
+        }
+    }
+    TOPICS.iter().fold(text, |text, Topic { heading, path, .. }| {
+        text.replace(&format!("](#{})", slug(heading)), &format!("]({path}.md)"))
+    })
+}
+
+/// Returns the index for programs that read the documentation (<https://llmstxt.org>).
+pub(super) fn index_for_programs() -> String {
+    let mut topics = String::new();
+    for Topic { heading, path, description } in &TOPICS {
+        let _ = writeln!(topics, "- [{heading}]({path}.md): {description}");
+    }
+    include_str!("assets/llms.txt").replace("{topics}\n", &topics)
 }
 
 /// Returns a section of the guide, without its heading.
@@ -137,7 +182,7 @@ impl<'a> TopicHtml<'a> {
                 return self.begin_section(&title);
             }
             (Event::Html(html), _) => match sample_named(&html) {
-                Some(sample) => raw(sample),
+                Some((name, programs)) => raw(sample_section(name, programs)),
                 None => return,
             },
             (Event::Start(Tag::Link { dest_url, .. }), inside) => {
@@ -205,11 +250,10 @@ fn explained_at(code: &str) -> Option<String> {
     ErrorReason::named(code).map(page_path)
 }
 
-/// Returns the programs that a comment names, as HTML.
-fn sample_named(comment: &str) -> Option<String> {
+/// Returns the programs that a comment names, with their name.
+fn sample_named(comment: &str) -> Option<&'static (&'static str, [&'static str; LANGUAGES.len()])> {
     let name = comment.trim().strip_prefix("<!-- sample: ")?.strip_suffix(" -->")?;
-    let (name, programs) = SAMPLES.iter().find(|(known, _)| *known == name)?;
-    Some(sample_section(name, programs))
+    SAMPLES.iter().find(|(known, _)| *known == name)
 }
 
 /// Returns the programs as HTML. The style sheet shows the chosen one, so no script is needed.

@@ -95,11 +95,14 @@ fn header_fields_of_a_deprecated_operation_have_the_values_that_are_sent() {
     let document = document();
     let mut sent = http::HeaderMap::new();
     GET_PET_DEPRECATION.write(&mut sent);
-    for (component, field) in
-        [("Deprecation", "deprecation"), ("Sunset", "sunset"), ("SuccessorLink", "link")]
-    {
-        let schema = &document["components"]["headers"][component]["schema"];
-        assert_eq!(schema["const"].as_str().unwrap(), sent[field], "{field}");
+    for (component, field, value) in [
+        ("Deprecation", "deprecation", "/schema/const"),
+        ("Sunset", "sunset", "/schema/const"),
+        ("SuccessorLink", "link", "/example"), // two fields, whose order a proxy may change
+    ] {
+        let described = document["components"]["headers"][component].pointer(value).unwrap();
+        let values: Vec<_> = sent.get_all(field).iter().map(|value| value.to_str().unwrap()).collect();
+        assert_eq!(described.as_str().unwrap(), values.join(", "), "{field}");
     }
 }
 

@@ -220,6 +220,38 @@ async fn the_root_redirects_to_the_documentation() {
     shop.anonymous().get("/docs").await.assert_status(200);
 }
 
+#[tokio::test]
+async fn programs_find_the_description_of_the_interface_without_a_key() {
+    let shop = TestShop::open().await;
+    let client = shop.anonymous();
+    let described = "</openapi.json>; rel=\"service-desc\"; type=\"application/json\", \
+                     </docs>; rel=\"service-doc\"; type=\"text/html\", \
+                     </.well-known/api-catalog>; rel=\"api-catalog\"";
+    for (method, path, status) in [
+        ("GET", "/", 302),
+        ("HEAD", "/", 302),
+        ("GET", "/docs", 200),
+        ("HEAD", "/docs", 200),
+        ("GET", "/.well-known/api-catalog", 200),
+        ("HEAD", "/.well-known/api-catalog", 200),
+    ] {
+        let answer = client.send(method, path, &[], "").await;
+        assert_eq!((answer.status(), answer.values("link")), (status, vec![described]), "{method} {path}");
+    }
+    for path in ["/.well-known/api-catalog", "/llms.txt", "/docs/paging.md"] {
+        let found = client.get(path).await;
+        assert_eq!(found.assert_status(200).header("cache-control"), "no-cache", "{path}: {found:?}");
+        assert_eq!(found.find("x-ratelimit-limit"), None, "{path}: {found:?}");
+        let unchanged = [("if-none-match", found.header("etag"))];
+        client.send("GET", path, &unchanged, "").await.assert_status(304);
+        let head = client.send("HEAD", path, &[], "").await;
+        let length = found.body().len().to_string();
+        assert_eq!((head.status(), head.header("content-length")), (200, &*length), "{path}: {head:?}");
+        let refused = client.send("POST", path, &[], "").await;
+        assert_eq!((refused.status(), refused.header("allow")), (405, "GET, HEAD, OPTIONS"), "{path}");
+    }
+}
+
 fn is_uuid_v7(id: &str) -> bool {
     let groups: Vec<&str> = id.split('-').collect();
     let hexadecimal = id.chars().all(|letter| matches!(letter, '0'..='9' | 'a'..='f' | '-'));

@@ -67,10 +67,19 @@ async fn the_operation_is_gone_from_5_december_2030_on() {
     assert_eq!(answer.pet.unwrap().name, "Rex");
 }
 
+#[tokio::test]
+async fn the_page_of_its_link_says_how_to_live_without_it() {
+    let shop = TestShop::open().await;
+    let page = shop.anonymous().get("/docs/deprecation").await;
+    let text = page.assert_status(200).text();
+    assert!(text.contains("5 December 2030") && text.contains("no other lookup by"), "{text}");
+}
+
 #[track_caller]
 fn assert_announced(answer: &Answer) {
     assert_eq!(answer.header("deprecation"), "@1764892800", "{answer:?}");
     assert_eq!(answer.header("sunset"), "Thu, 05 Dec 2030 00:00:00 GMT", "{answer:?}");
     let links = answer.values("link");
     assert!(links.contains(&"</v1/pets?status=available>; rel=\"successor-version\""), "{answer:?}");
+    assert!(links.contains(&"</docs/deprecation>; rel=\"deprecation\"; type=\"text/html\""), "{answer:?}");
 }

@@ -64,16 +64,16 @@ const MEANING_OF_STABILITY = {
   experimental: "May change or be removed at any time",
 };
 
-// Removal date and replacement are the document's: x-sunset, and the Link field that every response carries.
+// Removal date and replacement are the document's: x-sunset, and the first Link field that every response carries.
 function deprecationNotice(api, operation) {
   const sunset = operation["x-sunset"];
-  const link = api.resolve(api.resolve(operation.responses[0]?.headers?.Link).schema).const ?? "";
-  const [, target, relation] = link.match(/^<([^>]+)>; rel="([^"]+)"$/) ?? [];
+  const link = api.resolve(operation.responses[0]?.headers?.Link).example ?? "";
+  const [, target, relation] = link.match(/^<([^>]+)>; rel="([^"]+)"/) ?? [];
   const date = sunset && new Intl.DateTimeFormat("en-GB", { dateStyle: "long", timeZone: "UTC" }).format(new Date(sunset));
   return element(
     "aside",
     { class: "callout warning deprecation", "aria-label": "Deprecation" },
     element("p", {}, element("strong", {}, "Deprecated."), date && [" It is removed on ", element("time", { datetime: sunset }, date), ": from that day on it returns 410 ", errorLink("OPERATION_REMOVED"), "."]),
-    relation === "successor-version" && element("p", {}, "Use ", code(`GET ${target}`), " instead. Every response says so in ", listed([code("Deprecation"), code("Sunset"), code("Link")]), "."),
+    relation === "successor-version" && element("p", {}, "Use ", code(`GET ${target}`), " instead. Every response says so in ", listed([code("Deprecation"), code("Sunset"), code("Link")]), ". ", element("a", { href: "/docs/deprecation" }, "How to live without it"), "."),
   );
 }
