@@ -235,7 +235,7 @@ impl Answers {
             (None, _) if judged.is_empty() => Err(self.missing()),
             (None, _) => Ok(()),
             (Some(Finding::Broken(first)), others @ 1..) => {
-                Err(Finding::Broken(format!("{first}; so do {others} others")))
+                Err(Finding::Broken(format!("{first}; and {others} more")))
             }
             (Some(one), _) => Err(one.clone()),
         }
