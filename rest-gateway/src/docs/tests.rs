@@ -238,7 +238,7 @@ async fn the_page_about_backoff_and_its_programs_repeat_what_the_table_of_codes_
     let list = |statuses: &BTreeSet<u16>| statuses.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
     let (after, mut backoff) = (of(Retry::After), of(Retry::Backoff));
     assert!(after.is_disjoint(&backoff) && of(Retry::Never).is_disjoint(&(&after | &backoff)));
-    backoff.insert(502); // of proxies
+    backoff.extend([502, 503]); // of proxies, without Retry-After
     let page = text(get("/docs/limits").await).await;
     assert!(page.contains(&format!("<code>Retry-After</code></strong> ({}):", list(&after))), "{page}");
     assert!(page.contains(&format!("<strong>{}, or no response</strong>:", list(&backoff))), "{page}");

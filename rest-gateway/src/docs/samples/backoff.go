@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"log"
 	"math/rand"
@@ -12,27 +13,36 @@ import (
 
 var client = http.Client{Timeout: 10 * time.Second}
 
-// Statuses without Retry-After with which the same request may succeed later.
-var mayPass = map[int]bool{408: true, 500: true, 502: true, 504: true}
+// Statuses with which the same request may succeed later, even without Retry-After.
+var transient = map[int]bool{408: true, 500: true, 502: true, 503: true, 504: true}
 
-// send sends a request that may be repeated, and waits as the service says.
-func send(request *http.Request, attempts int) (*http.Response, error) {
+// send sends a request that may be repeated, waits as the service says, and returns the response's body.
+func send(request *http.Request, attempts int) (string, error) {
 	for attempt := 0; ; attempt++ {
-		pause := time.Second << attempt
+		if request.GetBody != nil {
+			request.Body, _ = request.GetBody() // each attempt reads it
+		}
+		pause, mayPass := time.Second<<attempt, true
 		response, err := client.Do(request)
-		isLast := attempt == attempts-1
-		if err != nil && isLast {
-			return nil, err
+		var body []byte
+		if err == nil {
+			body, err = io.ReadAll(response.Body)
+			response.Body.Close()
 		}
 		if err == nil {
+			if response.StatusCode < 300 {
+				return string(body), nil
+			}
 			seconds, notGiven := strconv.Atoi(response.Header.Get("Retry-After"))
-			if notGiven == nil {
-				pause = time.Duration(seconds) * time.Second
+			if told := time.Duration(seconds) * time.Second; told > pause {
+				pause = told
 			}
-			if isLast || notGiven != nil && !mayPass[response.StatusCode] {
-				return response, nil
-			}
-			response.Body.Close()
+			mayPass = notGiven == nil || transient[response.StatusCode]
+			err = fmt.Errorf("%s %s", response.Status, body)
+		}
+		// The day's limit, or a ban, may last for hours: do not sleep that long.
+		if attempt == attempts-1 || !mayPass || pause > 2*time.Minute {
+			return "", err
 		}
 		// At least what was asked for, and not all clients at the same moment.
 		time.Sleep(pause + time.Duration(rand.Int63n(int64(time.Second))))
@@ -45,15 +55,9 @@ func main() {
 		log.Fatal(err)
 	}
 	request.Header.Set("Authorization", "Bearer "+os.Getenv("PETSTORE_API_KEY"))
-	response, err := send(request, 6)
+	pets, err := send(request, 6)
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		log.Fatal(response.Status)
-	}
-	if _, err := io.Copy(os.Stdout, response.Body); err != nil {
-		log.Fatal(err)
-	}
+	fmt.Println(pets)
 }

@@ -1,3 +1,4 @@
+import http.client
 import os
 import random
 import sys
@@ -7,17 +8,20 @@ import urllib.request
 
 
 def send(request, attempts=6):
-    """Sends a request that may be repeated, and waits as the service says."""
+    """Sends a request that may be repeated, waits as the service says, and returns the response's body."""
     for attempt in range(attempts):
         pause = 2**attempt
         try:
-            return urllib.request.urlopen(request, timeout=10)
+            with urllib.request.urlopen(request, timeout=10) as response:
+                return response.read().decode()
         except urllib.error.HTTPError as refused:
             retry_after = refused.headers["Retry-After"]
-            if attempt == attempts - 1 or (retry_after is None and refused.code not in (408, 500, 502, 504)):
+            may_pass = retry_after is not None or refused.code in (408, 500, 502, 503, 504)
+            pause = max(pause, int(retry_after or 0))
+            # The day's limit, or a ban, may last for hours: do not sleep that long.
+            if attempt == attempts - 1 or not may_pass or pause > 120:
                 sys.exit(f"{refused.code} {refused.read().decode()}")
-            pause = int(retry_after or pause)
-        except OSError as no_answer:
+        except (OSError, http.client.HTTPException) as no_answer:
             if attempt == attempts - 1:
                 sys.exit(str(no_answer))
         # At least what was asked for, and not all clients at the same moment.
@@ -28,5 +32,4 @@ request = urllib.request.Request(
     os.environ["PETSTORE_URL"] + "/pets",
     headers={"Authorization": "Bearer " + os.environ["PETSTORE_API_KEY"]},
 )
-with send(request) as response:
-    print(response.read().decode())
+print(send(request))
