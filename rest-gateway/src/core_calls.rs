@@ -80,7 +80,6 @@ mod tests {
 
     use http::HeaderMap;
     use petstore_clock::{Clock, UnixMillis};
-    use petstore_proto::internal::v1::Plan;
     use petstore_test_servers::Logged;
 
     use super::*;
@@ -90,7 +89,7 @@ mod tests {
     fn only_a_fault_of_the_service_is_logged_as_an_error() {
         let logged = Logged::of("core_calls");
         let request_id = RequestId::from_headers(&HeaderMap::new(), &Clock::manual(UnixMillis(0)).0);
-        let caller = Caller { account_id: 1, plan: Plan::Free, request_id, limits: None };
+        let caller = Caller { account_id: 1, request_id, limits: None };
         let mut not_answering = Status::unavailable("");
         not_answering.set_source(Arc::new(CoreNotAnswering));
         for (status, level) in [

@@ -41,8 +41,8 @@ impl FromStr for CorsOrigin {
 /// Header fields that a granted page may read.
 pub(crate) const EXPOSE_HEADERS: &str = "x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, \
      x-ratelimit-scope, ratelimit, ratelimit-policy, retry-after, link, x-next-cursor, location, \
-     deprecation, sunset, x-request-id, x-stability, idempotency-replayed, allow, www-authenticate, accept, \
-     accept-encoding, x-ignored-input, preference-applied, etag";
+     deprecation, sunset, x-request-id, x-stability, x-api-key-expires, idempotency-replayed, allow, \
+     www-authenticate, accept, accept-encoding, x-ignored-input, preference-applied, etag";
 
 /// Rights of the request's origin to the answer.
 #[derive(Debug)]

@@ -135,7 +135,7 @@ where
             Admission { verdict: Err(refusal), decision } => (decision, Err(refusal)),
         },
     };
-    let response = respond::complete(gateway, &context, decision, answered).await;
+    let response = respond::complete(gateway, &context, &sender, decision, answered).await;
     respond::record(gateway, &context, &sender, &response);
     response
 }
@@ -184,7 +184,11 @@ impl Sender {
     /// Returns the caller of an admitted request.
     fn caller(&self, context: &RequestContext, limits: Option<Box<LimitStatus>>) -> Option<Caller> {
         let request_id = context.request_id.clone();
-        self.key().map(|key| Caller { account_id: key.account_id, plan: key.plan, request_id, limits })
+        self.key().map(|key| Caller {
+            account_id: key.account_id,
+            request_id,
+            limits: limits.map(|limits| (Arc::clone(key), limits)),
+        })
     }
 
     /// Begins a read that need not wait for the limiter, because it will probably be admitted.

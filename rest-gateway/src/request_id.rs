@@ -1,10 +1,12 @@
 //! The name of a request in the logs of the client, the gateway and the core (`X-Request-Id`), and its
 //! authenticated sender.
 
+use std::sync::Arc;
+
 use http::{HeaderMap, HeaderName, HeaderValue};
 use petstore_api_key::is_request_id;
 use petstore_clock::Clock;
-use petstore_proto::internal::v1::Plan;
+use petstore_key_cache::KnownKey;
 use petstore_rate_limit::LimitStatus;
 use uuid::Uuid;
 
@@ -47,10 +49,9 @@ impl RequestId {
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) account_id: i64,
-    pub(crate) plan: Plan,
     pub(crate) request_id: RequestId,
-    /// Limits of the account, for a request for its usage.
-    pub(crate) limits: Option<Box<LimitStatus>>,
+    /// The key, and the limits of the account, for a request for its usage.
+    pub(crate) limits: Option<(Arc<KnownKey>, Box<LimitStatus>)>,
 }
 
 /// Returns a UUID of version 7 (RFC 9562 §5.7), with enough random bits that no two gateways choose the

@@ -143,9 +143,9 @@ async fn get_usage(
 ) -> Result<Response, ApiError> {
     unknown.add_query(request.uri());
     unknown.refuse()?;
-    let limits = caller.limits.as_deref().ok_or(ApiError::Internal)?;
+    let (key, limits) = caller.limits.as_ref().ok_or(ApiError::Internal)?;
     let days = gateway.usage.days(&gateway.core, caller).await?;
-    Ok(json_response(StatusCode::OK, usage_body(caller.plan, limits, &days)))
+    Ok(json_response(StatusCode::OK, usage_body(key, limits, &days)))
 }
 
 /// Returns the identifier in the path's last segment if it is an int64 in its canonical spelling, which has

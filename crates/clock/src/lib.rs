@@ -105,6 +105,15 @@ impl UnixMillis {
         Self::from_i64(seconds.checked_mul(1_000)?.checked_add(i64::from(nanos / 1_000_000))?)
     }
 
+    /// Writes the time as an HTTP date, rounded down (IMF-fixdate, RFC 9110 §5.6.7):
+    /// `Fri, 20 Nov 2026 18:46:20 GMT`. A time after 30 December 9999, 22:00 is written as that.
+    #[must_use]
+    pub fn to_http_date(self) -> String {
+        let time = jiff::Timestamp::from_millisecond(self.as_i64()).unwrap_or(jiff::Timestamp::MAX);
+        let printer = const { jiff::fmt::rfc2822::DateTimePrinter::new() };
+        printer.timestamp_to_rfc9110_string(&time).unwrap_or_default() // every such time has the form
+    }
+
     /// Returns the time later by `duration`, saturating at the maximum.
     #[must_use]
     pub const fn plus(self, duration: Duration) -> Self {
@@ -393,5 +402,11 @@ mod tests {
     fn a_time_is_written_as_rfc_3339() {
         assert_eq!(UnixMillis(1_764_892_800_999).to_string(), "2025-12-05T00:00:00Z");
         assert_eq!(UnixMillis(u64::MAX).to_string(), "the end of time");
+    }
+
+    #[test]
+    fn a_time_is_written_as_an_http_date() {
+        assert_eq!(UnixMillis(1_764_892_800_999).to_http_date(), "Fri, 05 Dec 2025 00:00:00 GMT");
+        assert_eq!(UnixMillis::LAST.to_http_date(), "Thu, 30 Dec 9999 22:00:00 GMT");
     }
 }

@@ -25,8 +25,6 @@ pub(super) struct CachedKey {
     /// Revision and time of the answer.
     pub(super) stamp: Stamp,
     usability: Result<(), KeyError>,
-    /// Time of expiry by the core's clock.
-    expires_at: Option<UnixMillis>,
     /// Unix milliseconds of the last use; 0 before the first.
     last_used_at: AtomicU64,
     /// `true` if the last use is to be reported.
@@ -51,12 +49,17 @@ impl CachedKey {
         let plan = Plan::try_from(answer.plan).unwrap_or(Plan::Unspecified);
         let last_ban = LastBan::from_core(answer.last_ban, answer.bans_lifted_at_ms);
         let key = KnownKey::new(answer.key_id.into(), answer.account_id, plan, quota);
-        let key = KnownKey { last_ban, ..key };
+        let key = KnownKey {
+            expires_at: answer.expires_at_ms.map(|at| UnixMillis(at.try_into().unwrap_or(0))),
+            last_four: answer.last_four.into(),
+            label: answer.label.into(),
+            last_ban,
+            ..key
+        };
         Some(Self {
             key: Arc::new(key),
             stamp,
             usability,
-            expires_at: answer.expires_at_ms.map(|at| UnixMillis(at.try_into().unwrap_or(0))),
             last_used_at: AtomicU64::new(0),
             reported_soon: AtomicBool::new(false),
         })
@@ -66,7 +69,7 @@ impl CachedKey {
     /// core again.
     pub(super) fn usable(&self, now: UnixMillis) -> Result<&Arc<KnownKey>, KeyError> {
         self.usability.clone()?;
-        if self.expires_at.is_some_and(|expires_at| expires_at <= now) {
+        if self.key.expires_at.is_some_and(|expires_at| expires_at <= now) {
             return Err(KeyError::Expired);
         }
         Ok(&self.key)

@@ -52,6 +52,7 @@ mod testing;
 
 use std::sync::Arc;
 
+use petstore_clock::UnixMillis;
 use petstore_plans::Quota;
 use petstore_proto::internal::v1::Plan;
 
@@ -68,15 +69,22 @@ pub struct KnownKey {
     pub plan: Plan,
     /// Request quota of the account.
     pub quota: Quota,
+    /// Time of expiry by the core's clock; `None` if it never expires.
+    pub expires_at: Option<UnixMillis>,
+    /// Last four characters of the key; empty if the core is too old to send them.
+    pub last_four: Box<str>,
+    /// Label of the key; may be empty.
+    pub label: Box<str>,
     /// Last ban of the key that the core knows of.
     last_ban: Option<LastBan>,
 }
 
 impl KnownKey {
-    /// Returns a key that was never banned.
+    /// Returns a key that was never banned, never expires and has no label.
     #[must_use]
-    pub const fn new(key_id: Arc<str>, account_id: i64, plan: Plan, quota: Quota) -> Self {
-        Self { key_id, account_id, plan, quota, last_ban: None }
+    pub fn new(key_id: Arc<str>, account_id: i64, plan: Plan, quota: Quota) -> Self {
+        let (last_four, label) = Default::default();
+        Self { key_id, account_id, plan, quota, expires_at: None, last_four, label, last_ban: None }
     }
 }
 

@@ -1,6 +1,7 @@
 //! API keys: which requests they authenticate, and until when.
 
 mod authentication;
+mod expiry;
 mod floods;
 
 use std::time::Duration;

@@ -1,18 +1,32 @@
 //! An account's own usage, as the account sees it.
 
 use petstore_clock::{Day, UnixMillis};
-use petstore_proto::internal::v1::{Plan, UsageDay};
+use petstore_key_cache::KnownKey;
+use petstore_proto::internal::v1::UsageDay;
 use petstore_rate_limit::{LimitStatus, WindowView};
 use serde_json::{Map, Value, json};
 
 use crate::metrics::plan_word;
 
 /// Returns the body of `GET /v1/usage`: a limit status with the days beside it, the latest first.
-pub(crate) fn usage_body(plan: Plan, status: &LimitStatus, days: &[UsageDay]) -> String {
-    let mut usage = Map::from_iter([("plan".to_owned(), json!(plan_word(plan).unwrap_or("other")))]);
+pub(crate) fn usage_body(key: &KnownKey, status: &LimitStatus, days: &[UsageDay]) -> String {
+    let plan = json!(plan_word(key.plan).unwrap_or("other"));
+    let mut usage = Map::from_iter([("plan".to_owned(), plan), ("key".to_owned(), own_key(key))]);
     usage.extend(limit_status(status));
     usage.insert("days".to_owned(), days.iter().map(day).collect());
     Value::Object(usage).to_string()
+}
+
+/// Returns the calling key as its holder may see it. Its expiry is rounded down: it is not used for longer.
+fn own_key(KnownKey { key_id, last_four, label, expires_at, .. }: &KnownKey) -> Value {
+    let text = |text: &str| Some(json!(text)).filter(|_| !text.is_empty());
+    let members = [
+        ("id", Some(json!(**key_id))),
+        ("lastFour", text(last_four)),
+        ("label", text(label)),
+        ("expireTime", expires_at.map(|at| json!(at.to_string()))),
+    ];
+    members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
 /// Returns the members of a limit status, as `GET /v1/usage` and the admin port show it. Times are RFC 3339
@@ -60,11 +74,21 @@ fn day(counts: &UsageDay) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use petstore_rate_limit::{BanPeriod, Decision, Outcome, Scope, Strikes};
+    use petstore_proto::internal::v1::Plan;
+    use petstore_rate_limit::{BanPeriod, Decision, Outcome, Quota, Scope, Strikes};
 
     use super::*;
 
+    fn key() -> KnownKey {
+        let quota = Quota { per_minute: 60, per_day: 1_000 };
+        KnownKey::new("key".into(), 1, Plan::Free, quota)
+    }
+
     fn body(status: &LimitStatus) -> Value {
+        let mut key = key();
+        key.expires_at = Some(UnixMillis(1_798_761_599_999));
+        key.last_four = "3kV9".into();
+        key.label = "ci".into();
         let day = UsageDay {
             day: 20_777,
             succeeded: 1,
@@ -73,7 +97,7 @@ mod tests {
             server_errors: 4,
             get_pet: 5,
         };
-        serde_json::from_str(&usage_body(Plan::Free, status, &[day])).unwrap()
+        serde_json::from_str(&usage_body(&key, status, &[day])).unwrap()
     }
 
     fn status() -> LimitStatus {
@@ -96,6 +120,7 @@ mod tests {
     fn it_shows_plan_windows_strikes_and_days() {
         let expected = json!({
             "plan": "free",
+            "key": { "id": "key", "lastFour": "3kV9", "label": "ci", "expireTime": "2026-12-31T23:59:59Z" },
             "minute": { "limit": 60, "used": 1, "remaining": 59, "resetsAt": "2026-11-20T18:47:03Z" },
             "day": { "limit": 1000, "used": 1000, "remaining": 0, "resetsAt": "2026-11-21T00:00:00Z" },
             "strikes": 3,
@@ -113,6 +138,11 @@ mod tests {
             }],
         });
         assert_eq!(body(&status()), expected);
+    }
+
+    #[test]
+    fn a_key_without_an_end_shows_only_what_is_known_of_it() {
+        assert_eq!(own_key(&key()), json!({ "id": "key" }));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! records it: usage, metrics, its span, and one line of the log.
 
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 use petstore_key_cache::KnownKey;
 use petstore_proto::v1::ErrorReason;
 use petstore_rate_limit::Decision;
@@ -18,10 +18,14 @@ use crate::{
     request_id::X_REQUEST_ID,
 };
 
+/// Time from which the request's key is rejected, as an HTTP date. A key that never expires has none.
+const X_API_KEY_EXPIRES: HeaderName = HeaderName::from_static("x-api-key-expires");
+
 /// Returns the answer as it is sent. `decision` is `None` if nothing was counted.
 pub(super) async fn complete(
     gateway: &GatewayState,
     context: &RequestContext,
+    sender: &Sender,
     decision: Option<Decision>,
     answered: Result<Response, ApiError>,
 ) -> Response {
@@ -48,6 +52,11 @@ pub(super) async fn complete(
         deprecation.write(headers);
     }
     context.operation.stability.write(headers);
+    if let Some(expires_at) = sender.key().and_then(|key| key.expires_at)
+        && let Ok(date) = HeaderValue::try_from(expires_at.to_http_date())
+    {
+        headers.insert(X_API_KEY_EXPIRES, date);
+    }
     if let Some(grant) = &context.cors {
         grant.write(headers);
     }

@@ -8,7 +8,7 @@ import { meters, span } from "./rate-limit.mjs";
 const SHOWN = [
   "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-RateLimit-Scope",
   "RateLimit", "RateLimit-Policy", "Retry-After", "X-Request-Id", "Link", "X-Next-Cursor", "Location",
-  "Deprecation", "Sunset", "X-Stability", "Idempotency-Replayed", "WWW-Authenticate", "Allow", "Content-Type",
+  "Deprecation", "Sunset", "X-Stability", "X-Api-Key-Expires", "Idempotency-Replayed", "WWW-Authenticate", "Allow", "Content-Type",
 ];
 
 // Returns the response as nodes. `goTo(cursor)` is called when the reader asks for the next page.

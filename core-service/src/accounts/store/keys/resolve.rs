@@ -65,6 +65,8 @@ impl Accounts {
                 (api_key::Entity, api_key::Column::AccountId),
                 (api_key::Entity, api_key::Column::ExpiresAt),
                 (api_key::Entity, api_key::Column::RevokedAt),
+                (api_key::Entity, api_key::Column::LastFour),
+                (api_key::Entity, api_key::Column::Label),
             ])
             .columns([
                 (account::Entity, account::Column::Plan),
@@ -149,6 +151,8 @@ struct ResolvedRow {
     account_id: Option<i64>,
     expires_at: Option<i64>,
     revoked_at: Option<i64>,
+    last_four: Option<String>,
+    label: Option<String>,
     plan: Option<String>,
     per_minute: Option<i64>,
     per_day: Option<i64>,
@@ -193,6 +197,8 @@ impl ResolvedRow {
             suspension: self
                 .suspended_at
                 .map(|_| Suspension { reason: self.suspend_reason.unwrap_or_default() }),
+            last_four: self.last_four.unwrap_or_default(),
+            label: self.label.unwrap_or_default(),
         };
         Ok(Some(FoundKey { digest, key: Some(key) }))
     }
