@@ -103,7 +103,13 @@ fn text(status: &Status) -> String {
     if status.source().is_some() {
         format!("cannot reach the core: {text}; is `petstore core` running?")
     } else if status.code() == Code::Unauthenticated && admin_reason(status).is_none() {
-        format!("{text}; its file is named by --service-token-file")
+        // A core that asks for a certificate and for a token names what is missing.
+        let settings = if text.contains("client certificate") {
+            "its files are named by --core-cert and --core-key"
+        } else {
+            "its file is named by --service-token-file"
+        };
+        format!("{text}; {settings}")
     } else {
         text
     }

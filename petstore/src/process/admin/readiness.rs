@@ -24,6 +24,7 @@ pub(in crate::process) struct Sources {
 /// Readiness that `/readyz` reports.
 #[derive(Clone, Debug)]
 pub(super) struct Readiness {
+    phase: Phase,
     status: PartState,
     /// Parts that the process has, each with its fault.
     parts: Vec<(Part, Option<Fault>)>,
@@ -47,7 +48,7 @@ impl Readiness {
     /// stops.
     pub(super) fn new(phase: Phase, parts: Vec<(Part, Option<Fault>)>) -> Self {
         let worst = parts.iter().map(|(_, fault)| state_of(*fault)).max().unwrap_or(PartState::Ok);
-        Self { status: if phase == Phase::Serving { worst } else { PartState::Down }, parts }
+        Self { phase, status: if phase == Phase::Serving { worst } else { PartState::Down }, parts }
     }
 
     pub(super) fn takes_requests(&self) -> bool {
@@ -55,16 +56,24 @@ impl Readiness {
     }
 
     /// Returns a body such as `{"status":"ok","parts":{"core":"ok","database":"ok","limiter":"ok"}}`, with
-    /// `causes` by part if a part is not ok.
+    /// `causes` by part if a part is not ok, and that of the process if it starts or stops.
     pub(super) fn body(&self) -> Value {
         let named =
             |(part, fault): &(Part, Option<Fault>)| (part.name().to_owned(), state_of(*fault).name().into());
         let parts: Map<_, _> = self.parts.iter().map(named).collect();
         let explained = |(part, fault): &(Part, Option<Fault>)| {
             let cause = (*fault)?.cause;
-            Some((part.name().to_owned(), json!({ "cause": cause.name(), "message": cause.message() })))
+            Some((part.name(), cause.name(), cause.message()))
         };
-        let causes: Map<_, _> = self.parts.iter().filter_map(explained).collect();
+        let process = match self.phase {
+            Phase::Serving => None,
+            Phase::Starting => Some(("process", "starting", "The process is starting.")),
+            _ => Some(("process", "draining", "The process is stopping. It finishes its requests.")),
+        };
+        let causes = process.into_iter().chain(self.parts.iter().filter_map(explained));
+        let causes: Map<_, _> = causes
+            .map(|(of, cause, message)| (of.to_owned(), json!({ "cause": cause, "message": message })))
+            .collect();
         let mut body = json!({ "status": self.status.name(), "parts": parts });
         if !causes.is_empty() {
             body["causes"] = causes.into();
@@ -172,7 +181,10 @@ mod tests {
         ] {
             let readiness = readiness(phase, [PartState::Ok; 3]);
             assert!(!readiness.takes_requests(), "{phase:?}");
-            assert_eq!(readiness.body()["status"], "down", "{phase:?}");
+            let body = readiness.body();
+            assert_eq!(body["status"], "down", "{phase:?}");
+            let cause = if phase == Phase::Starting { "starting" } else { "draining" };
+            assert_eq!(body["causes"]["process"]["cause"], cause, "{phase:?}");
         }
     }
 }

@@ -32,9 +32,12 @@ const STEP_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Waits until the process is draining.
 async fn draining(server: &Server) {
-    eventually(STEP_TIMEOUT, async || match server.admin().get("/readyz").await.status() {
-        503 => Ok(()),
-        status => Err(format!("/readyz: {status}")),
+    eventually(STEP_TIMEOUT, async || {
+        let readiness = server.admin().get("/readyz").await;
+        match readiness.status() {
+            503 if readiness.json()["causes"]["process"]["cause"] == "draining" => Ok(()),
+            _ => Err(format!("/readyz: {readiness:?}")),
+        }
     })
     .await;
 }

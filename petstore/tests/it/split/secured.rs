@@ -226,6 +226,23 @@ async fn a_gateway_and_a_core_that_trust_each_others_certificates_work_together(
             start_gateway(&installation, url, &[["--core-ca", authority].as_slice(), shown].concat()).await;
         assert_says_that_the_core_is_away(&gateway, &key, line).await;
     }
+
+    let created = installation.run(&["operator", "create", "ann", "--role", "viewer"]).await.stdout;
+    let operator = authority.keep_token(created.trim());
+    let listing = [
+        "account",
+        "listing",
+        "--core-url",
+        &right,
+        "--core-ca",
+        &trusted,
+        "--operator-token-file",
+        &operator,
+    ];
+    let refused = installation.run(&listing).await;
+    assert!(refused.stderr.contains("--core-cert and --core-key"), "{refused:?}");
+    let done = installation.run(&[listing.as_slice(), &shown].concat()).await;
+    assert_eq!(done.code, Some(0), "{done:?}");
 }
 
 #[tokio::test]
