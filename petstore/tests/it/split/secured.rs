@@ -229,16 +229,8 @@ async fn a_gateway_and_a_core_that_trust_each_others_certificates_work_together(
 
     let created = installation.run(&["operator", "create", "ann", "--role", "viewer"]).await.stdout;
     let operator = authority.keep_token(created.trim());
-    let listing = [
-        "account",
-        "listing",
-        "--core-url",
-        &right,
-        "--core-ca",
-        &trusted,
-        "--operator-token-file",
-        &operator,
-    ];
+    let listing =
+        ["account", "list", "--core-url", &right, "--core-ca", &trusted, "--operator-token-file", &operator];
     let refused = installation.run(&listing).await;
     assert!(refused.stderr.contains("--core-cert and --core-key"), "{refused:?}");
     let done = installation.run(&[listing.as_slice(), &shown].concat()).await;
