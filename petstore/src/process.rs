@@ -7,6 +7,7 @@ pub(crate) mod listener;
 mod parts;
 mod rlimits;
 mod run;
+mod supervisor;
 
 use std::{future::poll_fn, io, net::SocketAddr, path::PathBuf, pin::Pin, task::Poll, time::Duration};
 

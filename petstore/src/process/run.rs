@@ -21,7 +21,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{Process, ProcessError, rlimits};
+use super::{Process, ProcessError, rlimits, supervisor};
 
 /// Interval within which a second signal does not mean "stop at once": a supervisor may signal the process
 /// and then its group, and a terminal signals its whole foreground group.
@@ -69,6 +69,7 @@ async fn until_signal(start: LocalBoxFuture<'_, Result<Process, ProcessError>>) 
     process.addresses.print();
     tokio::spawn(process.reloads.clone().watch());
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "ready");
+    supervisor::tell(supervisor::READY);
 
     let ended = loop {
         tokio::select! {
@@ -81,6 +82,7 @@ async fn until_signal(start: LocalBoxFuture<'_, Result<Process, ProcessError>>) 
         }
         process.reloads.run().await;
     };
+    supervisor::tell(supervisor::STOPPING);
     let second_signal = async {
         let ignored_until = Instant::now() + REPEATED_SIGNAL_INTERVAL;
         while Instant::now() < ignored_until {

@@ -1,6 +1,13 @@
 //! The end of the process: signals, and the drain before it.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixDatagram},
+    },
+    sync::Arc,
+    time::Duration,
+};
 
 use petstore_testkit::{Client, Protocol, Tls, eventually, raw};
 use tokio::{
@@ -30,6 +37,42 @@ async fn sigterm_or_ctrl_c_ends_an_idle_service_at_once_with_0() {
         let exit = server.ended_by(signal).await;
         assert_eq!(exit.code, Some(0), "SIG{signal}: {exit:?}");
         assert!(exit.took < END_TIMEOUT, "SIG{signal}: {exit:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_supervisor_is_told_when_the_service_serves_and_when_it_stops() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notify").display().to_string();
+    let by_path = UnixDatagram::bind(&path).unwrap();
+    let name = format!("petstore-test-{}", std::process::id());
+    let abstract_address = SocketAddr::from_abstract_name(&name).unwrap();
+    let by_name = UnixDatagram::bind_addr(&abstract_address).unwrap();
+    for (supervisor, address) in [(by_path, path), (by_name, format!("@{name}"))] {
+        supervisor.set_read_timeout(Some(END_TIMEOUT)).unwrap();
+        let told = || {
+            let mut message = [0; 64];
+            let length = supervisor.recv(&mut message).unwrap();
+            String::from_utf8_lossy(&message[..length]).into_owned()
+        };
+        let installation = petstore().with_variable("NOTIFY_SOCKET", &address);
+        let server = installation.start(&serve(&["--drain-delay", "100ms"])).await;
+        assert_eq!(told(), "READY=1", "{address}");
+        assert_eq!(server.anonymous().get("/v1/pets").await.status(), 401, "{address}");
+        let exit = server.ended_by("TERM").await;
+        assert_eq!((told().as_str(), exit.code), ("STOPPING=1", Some(0)), "{address}");
+    }
+}
+
+#[tokio::test]
+async fn a_supervisor_that_does_not_listen_harms_nothing() {
+    for address in ["/nowhere/notify", "@", "", "notify", &"x".repeat(300)] {
+        let installation = petstore().with_variable("NOTIFY_SOCKET", address);
+        let server = installation.start(&serve(&[])).await;
+        assert_eq!(server.anonymous().get("/v1/pets").await.status(), 401, "{address}");
+        let exit = server.ended_by("TERM").await;
+        assert_eq!(exit.code, Some(0), "{address}: {exit:?}");
+        assert_eq!(exit.stderr.contains("NOTIFY_SOCKET"), !address.is_empty(), "{address}: {exit:?}");
     }
 }
 
