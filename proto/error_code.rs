@@ -109,6 +109,8 @@ impl ErrorReason {
             Self::ApiKeyRevoked             => (H::UNAUTHORIZED, None, Never),
             Self::ApiKeyExpired             => (H::UNAUTHORIZED, None, Never),
             Self::AccountSuspended          => (H::FORBIDDEN, None, Never),
+            Self::InsufficientScope         => (H::FORBIDDEN, None, Never),
+            Self::AddressNotAllowed         => (H::FORBIDDEN, None, Never),
             Self::InvalidIdempotencyKey     => (H::BAD_REQUEST, Some(G::InvalidArgument), Never),
             Self::IdempotencyInProgress     => (H::CONFLICT, Some(G::Aborted), After),
             Self::IdempotencyKeyReused      => (H::UNPROCESSABLE_ENTITY, Some(G::AlreadyExists), Never),

@@ -3,10 +3,11 @@
 use petstore_database::Schema;
 
 mod m0001_baseline;
+mod m0002_scope_of_keys;
 
 /// The schema of the store.
 pub const SCHEMA: Schema = Schema {
-    changes: &[m0001_baseline::CHANGE],
+    changes: &[m0001_baseline::CHANGE, m0002_scope_of_keys::CHANGE],
     program: "petstore",
     release: env!("CARGO_PKG_VERSION"),
     advisory_lock: i64::from_be_bytes(*b"petstore"),

@@ -46,6 +46,10 @@ errors! {
         ApiKeyExpired => R::ApiKeyExpired,
         #[error("{}", suspension_message(.reason))]
         AccountSuspended { reason: Arc<str> } => R::AccountSuspended,
+        #[error("the API key may only read: it is for GET, HEAD and OPTIONS")]
+        InsufficientScope => R::InsufficientScope,
+        #[error("the API key may not be used from this address")]
+        AddressNotAllowed => R::AddressNotAllowed,
         /// The core is unreachable, and the key is not cached, or stale.
         #[error("the API key cannot be checked at the moment")]
         ApiKeyNotChecked => R::Unavailable,
@@ -224,6 +228,7 @@ const fn challenge(reason: ErrorReason) -> Option<&'static str> {
         ErrorReason::InvalidApiKey | ErrorReason::ApiKeyRevoked | ErrorReason::ApiKeyExpired => {
             Some(r#"Bearer realm="petstore", error="invalid_token""#)
         }
+        ErrorReason::InsufficientScope => Some(r#"Bearer realm="petstore", error="insufficient_scope""#),
         _ => None,
     }
 }

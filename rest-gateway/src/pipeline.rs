@@ -35,7 +35,10 @@ use tokio::{select, time::Instant};
 
 pub use self::head::check as check_head;
 pub(crate) use self::rate_limit::limit_status;
-use self::{authenticate::authenticate, rate_limit::Admission};
+use self::{
+    authenticate::{authenticate, forbid},
+    rate_limit::Admission,
+};
 use crate::{
     cors,
     early_reads::EarlyRead,
@@ -52,7 +55,9 @@ struct RequestContext {
     /// `true` if the path is `/v1` or below it. The answer then shows limits, and failures have Error bodies.
     is_versioned: bool,
     request_id: RequestId,
-    /// Network that the request came from.
+    /// Address that the request came from.
+    client: IpAddr,
+    /// Network of that address, which limits count.
     address: ClientAddress,
     /// Rights of the web page's origin to the answer; `None` while CORS is off.
     cors: Option<cors::Grant>,
@@ -64,12 +69,14 @@ struct RequestContext {
 impl RequestContext {
     fn new(gateway: &GatewayState, request: &Parts, peer: IpAddr) -> Self {
         let path = request.uri.path();
+        let client = gateway.settings.trusted_proxies.client_ip(peer, &request.headers);
         let operation = Operation::find(&request.method, path);
         Self {
             operation,
             is_versioned: is_versioned(path),
             request_id: RequestId::from_headers(&request.headers, &gateway.clock),
-            address: gateway.settings.trusted_proxies.client(peer, &request.headers),
+            client,
+            address: client.into(),
             cors: cors::judge(&gateway.settings.cors_origins, request),
             started: Instant::now(),
             span: gateway
@@ -164,8 +171,8 @@ enum Sender {
     Unread(ApiError),
     /// Anybody: the operation needs no key.
     Anybody,
-    /// The holder of a valid key.
-    Key(Arc<KnownKey>),
+    /// The holder of a valid key, with the refusal if the key may not make this request.
+    Key(Arc<KnownKey>, Option<ApiError>),
     /// Nobody whose key may be used.
     NoKey(UnusableKey),
 }
@@ -173,7 +180,12 @@ enum Sender {
 impl Sender {
     /// Returns the key if it is valid, even if the limits refuse the request.
     fn key(&self) -> Option<&Arc<KnownKey>> {
-        if let Self::Key(key) = self { Some(key) } else { None }
+        if let Self::Key(key, _) = self { Some(key) } else { None }
+    }
+
+    /// Returns the refusal of a valid key that may not make this request.
+    const fn forbidden(&self) -> Option<&ApiError> {
+        if let Self::Key(_, forbidden) = self { forbidden.as_ref() } else { None }
     }
 
     /// Returns the key if it is known, even if it may not be used.
@@ -193,7 +205,8 @@ impl Sender {
 
     /// Begins a read that need not wait for the limiter, because it will probably be admitted.
     fn early_read(&self, gateway: &GatewayState, context: &RequestContext) -> Option<EarlyRead> {
-        let key = self.key().filter(|_| gateway.limiter.is_remote() && context.operation.is_read())?;
+        let may_read = || self.forbidden().is_none() && context.operation.is_read();
+        let key = self.key().filter(|_| gateway.limiter.is_remote() && may_read())?;
         gateway.early_reads.of(key.account_id).begin()
     }
 }
@@ -208,7 +221,10 @@ async fn identify(gateway: &GatewayState, context: &RequestContext, parts: &Part
     }
     let key = pin!(authenticate(gateway, &parts.headers, context.address));
     match context.within(catch_panic(key)).await {
-        Ok(Ok(key)) => Sender::Key(key),
+        Ok(Ok(key)) => {
+            let forbidden = forbid(&key, &parts.method, context.client);
+            Sender::Key(key, forbidden)
+        }
         Ok(Err(unusable)) => Sender::NoKey(unusable),
         Err(panicked) => Sender::Unread(panicked),
     }
@@ -218,7 +234,10 @@ async fn identify(gateway: &GatewayState, context: &RequestContext, parts: &Part
 async fn admit(gateway: &GatewayState, context: &RequestContext, sender: &Sender) -> Admission {
     let admission = pin!(rate_limit::admit(gateway, context, sender));
     let admission = context.within(catch_panic(admission)).await;
-    let admission = admission.unwrap_or_else(|panicked| Admission::not_counted(Err(panicked)));
+    let mut admission = admission.unwrap_or_else(|panicked| Admission::not_counted(Err(panicked)));
+    if let (Ok(_), Some(forbidden)) = (&admission.verdict, sender.forbidden()) {
+        admission.verdict = Err(forbidden.clone());
+    }
     if let Err(error) = &admission.verdict {
         refusal::note(gateway, context, sender, error);
     }

@@ -18,7 +18,7 @@ pub enum KeyCommand {
         /// Name of the account
         #[arg(long, value_name = "NAME")]
         account: String,
-        /// Name of the key for operators, in up to 64 characters
+        /// Name of the key, which its holder sees too, in up to 64 characters
         #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
         label: String,
         /// Lifetime of the key, as in 90d; unlimited by default
@@ -28,6 +28,12 @@ pub enum KeyCommand {
         /// default that of the core, or production
         #[arg(long, env = "PETSTORE_ENVIRONMENT", value_name = "NAME")]
         environment: Option<Environment>,
+        /// Requests that the key may make: full or, for GET, HEAD and OPTIONS only, read
+        #[arg(long, default_value = "full", value_parser = ["full", "read"], value_name = "NAME")]
+        access: String,
+        /// Addresses that may use the key, as in 192.0.2.7,203.0.113.0/24: at most 16; by default any
+        #[arg(long, value_delimiter = ',', value_name = "CIDR,…")]
+        allowed_addresses: Vec<String>,
     },
     /// List keys, without the keys themselves
     List {
@@ -85,6 +91,8 @@ const COLUMNS: &[Column] = &[
     column("LAST USED", "lastUseTime").or("never"),
     column("EXPIRES", "expireTime").or("never"),
     column("ACCOUNT", "account"),
+    column("ACCESS", "access").if_any(),
+    column("ALLOWED ADDRESSES", "allowedAddresses").if_any(),
     column("LABEL", "label").if_any(),
 ];
 
@@ -93,12 +101,14 @@ const REMEDY: &str = "revoke it with `petstore key revoke {key.id}`, and create 
 
 pub(crate) fn run(AdminCommand { command, settings }: AdminCommand<KeyCommand>) -> Result<(), CommandError> {
     match command {
-        KeyCommand::Create { account, label, expires_in, environment } => {
+        KeyCommand::Create { account, label, expires_in, environment, access, allowed_addresses } => {
             let request = json!({
                 "account": account,
                 "label": label,
                 "ttl": expires_in.map(format_duration),
                 "environment": environment.map(Environment::name),
+                "access": access,
+                "allowedAddresses": allowed_addresses,
             });
             settings.run_once("CreateKey", &request, "apiKey", NOTE, REMEDY)
         }

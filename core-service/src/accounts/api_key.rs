@@ -3,6 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use petstore_api_key::{ApiKey, Environment};
+use petstore_client_address::AllowedAddresses;
 use petstore_clock::UnixMillis;
 use uuid::{NoContext, Timestamp, Uuid};
 
@@ -77,6 +78,42 @@ impl fmt::Display for KeyState {
     }
 }
 
+/// Requests that a key may make. It is fixed when the key is created.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyScope {
+    /// `true` if the key may only read.
+    pub is_read_only: bool,
+    /// Addresses that may use the key.
+    pub addresses: AllowedAddresses,
+}
+
+impl KeyScope {
+    /// Reads the columns of a stored key. `None` if the addresses are malformed. Another access than full is
+    /// of a newer release, and read as the smallest one.
+    pub(crate) fn stored(access: Option<&str>, addresses: Option<&str>) -> Option<Self> {
+        let addresses = AllowedAddresses::parse(addresses.into_iter().flat_map(|it| it.split(','))).ok()?;
+        Some(Self { is_read_only: access.is_some(), addresses })
+    }
+
+    /// Returns the columns: `access`, and the addresses.
+    pub(crate) fn columns(&self) -> (Option<String>, Option<String>) {
+        let addresses = self.addresses.written();
+        let addresses = (!addresses.is_empty()).then(|| addresses.join(","));
+        (self.is_read_only.then(|| "read".to_owned()), addresses)
+    }
+}
+
+/// Properties of a new key, which a rotation keeps except for the expiry.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyProperties {
+    /// Label.
+    pub label: Option<Remark>,
+    /// Requests that it may make.
+    pub scope: KeyScope,
+    /// Time of expiry; `None` if it never expires.
+    pub expires_at: Option<UnixMillis>,
+}
+
 /// A key as lists show it: neither the key nor its digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiKeyRecord {
@@ -88,6 +125,8 @@ pub struct ApiKeyRecord {
     pub account_id: AccountId,
     /// Label that operators gave it.
     pub label: Option<Remark>,
+    /// Requests that it may make.
+    pub scope: KeyScope,
     /// Environment of the key; its prefix names it.
     pub environment: Environment,
     /// Last four characters of the key.
@@ -171,6 +210,7 @@ mod tests {
             account: AccountName::parse("acme").unwrap(),
             account_id: AccountId(1),
             label: None,
+            scope: KeyScope::default(),
             environment: Environment::Production,
             last_four: String::new(),
             created_at: UnixMillis(5),

@@ -103,6 +103,8 @@ pub const fn refusal_code(cause: RefusalCause) -> &'static str {
         RefusalCause::AccountSuspended => "ACCOUNT_SUSPENDED",
         RefusalCause::KeyRevoked => "API_KEY_REVOKED",
         RefusalCause::KeyExpired => "API_KEY_EXPIRED",
+        RefusalCause::InsufficientScope => "INSUFFICIENT_SCOPE",
+        RefusalCause::AddressNotAllowed => "ADDRESS_NOT_ALLOWED",
         RefusalCause::InvalidKey => "INVALID_API_KEY",
         RefusalCause::MissingKey => "MISSING_API_KEY",
         RefusalCause::Unspecified => "", // never stored

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use super::{SCHEMA, Store};
 use crate::{
     accounts::store::{accounts, bans, keys},
-    accounts::{Account, AccountName, ApiKeyRecord, Ban, IssuedKey, KeyId, Plan, Remark},
+    accounts::{Account, AccountName, ApiKeyRecord, Ban, IssuedKey, KeyId, KeyProperties, Plan, Remark},
     domain::PetStoreError,
 };
 
@@ -149,9 +149,10 @@ impl Store {
         now: UnixMillis,
     ) -> Result<IssuedKey, PetStoreError> {
         let account = account.clone();
+        let properties = KeyProperties { label, expires_at, ..KeyProperties::default() };
         self.database
             .transaction(move |it| {
-                Box::pin(async move { keys::create(it, &account, label, environment, expires_at, now).await })
+                Box::pin(async move { keys::create(it, &account, environment, properties, now).await })
             })
             .await
     }

@@ -83,6 +83,13 @@ impl Cidr {
     }
 }
 
+/// Writes `10.0.0.0/8`, or `192.0.2.1` for a single address.
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.prefix_len() == self.0.max_prefix_len() { self.0.addr().fmt(f) } else { self.0.fmt(f) }
+    }
+}
+
 impl FromStr for Cidr {
     type Err = &'static str;
 
@@ -143,6 +150,46 @@ impl TrustedProxies {
     #[must_use]
     pub fn trusts(&self, address: IpAddr) -> bool {
         self.0.iter().any(|block| block.contains(address))
+    }
+}
+
+/// Blocks of the addresses from which something may be used: at most 16. If there are none, any address may.
+///
+/// They are compared with a client's full address, even of IPv6: a block may be smaller than the /64 of a
+/// [`ClientAddress`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllowedAddresses(Vec<Cidr>);
+
+impl AllowedAddresses {
+    /// Parses blocks, each once.
+    ///
+    /// # Errors
+    ///
+    /// If one of them is malformed, or there are more than 16. The error names the rule.
+    pub fn parse<'a>(written: impl IntoIterator<Item = &'a str>) -> Result<Self, &'static str> {
+        let mut blocks = Vec::new();
+        for block in written {
+            let block = block.parse()?;
+            if !blocks.contains(&block) {
+                blocks.push(block);
+            }
+            if blocks.len() > 16 {
+                return Err("must be at most 16 addresses or blocks of addresses");
+            }
+        }
+        Ok(Self(blocks))
+    }
+
+    /// Returns `true` if it may be used from this address.
+    #[must_use]
+    pub fn allow(&self, client: IpAddr) -> bool {
+        self.0.is_empty() || self.0.iter().any(|block| block.contains(client))
+    }
+
+    /// Returns the blocks as they are written: without host bits, those of IPv4-mapped addresses as IPv4.
+    #[must_use]
+    pub fn written(&self) -> Vec<String> {
+        self.0.iter().map(Cidr::to_string).collect()
     }
 }
 
@@ -242,6 +289,31 @@ mod tests {
         assert!(holds("0.0.0.0/0", "255.255.255.255") && !holds("0.0.0.0/0", "::1"));
         assert!(holds("::/0", "2001:db8::1") && !holds("::/0", "192.0.2.1"));
         assert!(holds("10.0.0.0/8", "::ffff:10.1.2.3") && holds("::ffff:10.0.0.0/104", "10.1.2.3"));
+    }
+
+    #[test]
+    fn allowed_addresses_are_written_in_one_form_each_once() {
+        let allowed = AllowedAddresses::parse([
+            "192.0.2.7",
+            "::ffff:192.0.2.7",
+            "192.0.2.7/32",
+            "::ffff:10.0.0.0/104",
+            "2001:DB8:0::1",
+        ]);
+        let allowed = allowed.unwrap();
+        assert_eq!(allowed.written(), ["192.0.2.7", "10.0.0.0/8", "2001:db8::1"]);
+        assert!(allowed.allow(address("192.0.2.7")) && allowed.allow(address("::ffff:10.1.2.3")));
+        assert!(allowed.allow(address("2001:db8::1")) && !allowed.allow(address("2001:db8::2")));
+        assert!(AllowedAddresses::default().allow(address("192.0.2.1")), "none are any");
+    }
+
+    #[test]
+    fn at_most_16_addresses_can_be_allowed() {
+        let blocks: Vec<_> = (0..17).map(|host| format!("192.0.2.{host}")).collect();
+        let parse = |count| AllowedAddresses::parse(blocks[..count].iter().map(String::as_str));
+        assert_eq!(parse(16).unwrap().written(), blocks[..16]);
+        assert!(parse(17).unwrap_err().contains("at most 16"));
+        assert!(AllowedAddresses::parse(["10.0.0.1/8"]).unwrap_err().contains("without host bits"));
     }
 
     #[test]

@@ -199,7 +199,7 @@ fn member<'a>(object: &'a Value, path: &str) -> &'a Value {
     path.split('.').fold(object, |value, name| &value[name])
 }
 
-/// Returns a value for people: a time to the second.
+/// Returns a value for people: a time to the second, a list with commas.
 fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -207,6 +207,7 @@ fn text(value: &Value) -> String {
             Some((second, fraction)) if is_moment(second) && fraction.ends_with('Z') => format!("{second}Z"),
             _ => text.clone(),
         },
+        Value::Array(items) => items.iter().map(text).collect::<Vec<_>>().join(","),
         other => other.to_string(),
     }
 }

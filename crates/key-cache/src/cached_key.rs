@@ -10,6 +10,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use petstore_client_address::AllowedAddresses;
 use petstore_clock::UnixMillis;
 use petstore_plans::Quota;
 use petstore_proto::internal::v1::{KeyState, KeyUse, Plan, ResolvedKey};
@@ -53,6 +54,9 @@ impl CachedKey {
             expires_at: answer.expires_at_ms.map(|at| UnixMillis(at.try_into().unwrap_or(0))),
             last_four: answer.last_four.into(),
             label: answer.label.into(),
+            is_read_only: answer.read_only,
+            allowed_addresses: AllowedAddresses::parse(answer.allowed_addresses.iter().map(String::as_str))
+                .ok()?,
             last_ban,
             ..key
         };
@@ -223,6 +227,12 @@ mod tests {
         assert!(entry(ResolvedKey { state: 99, ..answer() }).is_none());
         assert!(entry(ResolvedKey { per_minute: 0, ..answer() }).is_none());
         assert!(entry(ResolvedKey { per_day: -1, ..answer() }).is_none());
+    }
+
+    #[test]
+    fn a_key_whose_addresses_cannot_be_read_is_not_used_from_everywhere() {
+        let allowed_addresses = vec!["10.0.0.0/8".to_owned(), "localhost".to_owned()];
+        assert!(entry(ResolvedKey { allowed_addresses, ..answer() }).is_none());
     }
 
     #[test]

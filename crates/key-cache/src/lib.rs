@@ -52,6 +52,7 @@ mod testing;
 
 use std::sync::Arc;
 
+use petstore_client_address::AllowedAddresses;
 use petstore_clock::UnixMillis;
 use petstore_plans::Quota;
 use petstore_proto::internal::v1::Plan;
@@ -75,16 +76,31 @@ pub struct KnownKey {
     pub last_four: Box<str>,
     /// Label of the key; may be empty.
     pub label: Box<str>,
+    /// `true` if the key may only read.
+    pub is_read_only: bool,
+    /// Addresses that may use the key.
+    pub allowed_addresses: AllowedAddresses,
     /// Last ban of the key that the core knows of.
     last_ban: Option<LastBan>,
 }
 
 impl KnownKey {
-    /// Returns a key that was never banned, never expires and has no label.
+    /// Returns a key that was never banned, never expires, has no label and may be used for everything.
     #[must_use]
     pub fn new(key_id: Arc<str>, account_id: i64, plan: Plan, quota: Quota) -> Self {
-        let (last_four, label) = Default::default();
-        Self { key_id, account_id, plan, quota, expires_at: None, last_four, label, last_ban: None }
+        let (last_four, label, allowed_addresses) = Default::default();
+        Self {
+            key_id,
+            account_id,
+            plan,
+            quota,
+            expires_at: None,
+            last_four,
+            label,
+            is_read_only: false,
+            allowed_addresses,
+            last_ban: None,
+        }
     }
 }
 

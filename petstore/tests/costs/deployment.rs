@@ -9,7 +9,7 @@ use petstore::{
 use petstore_admin_service::{domain::Actor, store::AdminStore};
 use petstore_api_key::Environment;
 use petstore_clock::Clock;
-use petstore_core::accounts::{AccountName, Plan, Quota};
+use petstore_core::accounts::{AccountName, KeyProperties, Plan, Quota};
 use petstore_settings::{GrpcAddr, from_flags};
 use petstore_testkit::{
     Client, eventually,
@@ -134,7 +134,9 @@ async fn key(core: &Process) -> String {
         .create_account(&Actor::LOCAL, &account, Plan::Enterprise(UNLIMITED), now)
         .await
         .expect("a new account");
-    let issued = store.create_key(&Actor::LOCAL, &account, None, Environment::Production, None, now).await;
+    let issued = store
+        .create_key(&Actor::LOCAL, &account, Environment::Production, KeyProperties::default(), now)
+        .await;
     issued.expect("the account is there").key.expose().to_owned()
 }
 

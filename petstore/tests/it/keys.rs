@@ -3,6 +3,7 @@
 mod authentication;
 mod expiry;
 mod floods;
+mod scope;
 
 use std::time::Duration;
 

@@ -32,6 +32,8 @@ pub(crate) fn sample(reason: ErrorReason, documented: &str) -> ApiError {
         R::ApiKeyRevoked => ApiError::ApiKeyRevoked,
         R::ApiKeyExpired => ApiError::ApiKeyExpired,
         R::AccountSuspended => ApiError::AccountSuspended { reason: "the invoice of October is open".into() },
+        R::InsufficientScope => ApiError::InsufficientScope,
+        R::AddressNotAllowed => ApiError::AddressNotAllowed,
         R::InvalidIdempotencyKey => ApiError::InvalidIdempotencyKey,
         R::IdempotencyInProgress => ApiError::IdempotencyInProgress { retry_after: None },
         R::IdempotencyKeyReused => ApiError::IdempotencyKeyReused,

@@ -1,8 +1,8 @@
 //! Checks the API key of a request (docs/contract.md, 5).
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
-use http::HeaderMap;
+use http::{HeaderMap, Method};
 use petstore_api_key::{ApiKey, BearerError};
 use petstore_client_address::ClientAddress;
 use petstore_key_cache::{KeyError, KnownKey, UnusableKey};
@@ -25,6 +25,18 @@ pub(super) async fn authenticate(
         Box::pin(gateway.keys.poll_once()).await; // its first answer names it; no request is counted before
     }
     resolved
+}
+
+/// Returns the refusal of a valid key that may not make this request (docs/contract.md, 5.14). An address
+/// that is not allowed learns nothing else about the key.
+pub(super) fn forbid(key: &KnownKey, method: &Method, client: IpAddr) -> Option<ApiError> {
+    if !key.allowed_addresses.allow(client) {
+        Some(ApiError::AddressNotAllowed)
+    } else if key.is_read_only && !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
+        Some(ApiError::InsufficientScope)
+    } else {
+        None
+    }
 }
 
 impl From<KeyError> for ApiError {

@@ -40,10 +40,10 @@ pub(super) async fn admit(gateway: &GatewayState, context: &RequestContext, send
     match sender {
         Sender::Unread(refusal) => Admission::not_counted(Err(refusal.clone())),
         Sender::Anybody => Admission::not_counted(Ok(None)),
-        Sender::Key(key) if context.operation.counts == Counts::OwnLimit => {
+        Sender::Key(key, _) if context.operation.counts == Counts::OwnLimit => {
             Box::pin(admit_to_usage(gateway, key)).await
         }
-        Sender::Key(key) => {
+        Sender::Key(key, _) => {
             let limit_key = limit_key(gateway, key);
             let judged = judge(gateway, &limit_key, key).await;
             if gateway.limiter.is_remote() {

@@ -36,6 +36,8 @@ fn refused_by(error: &ApiError, own_limit: Option<RefusalCause>) -> Option<Refus
         ApiError::ApiKeyRevoked => RefusalCause::KeyRevoked,
         ApiError::ApiKeyExpired => RefusalCause::KeyExpired,
         ApiError::AccountSuspended { .. } => RefusalCause::AccountSuspended,
+        ApiError::InsufficientScope => RefusalCause::InsufficientScope,
+        ApiError::AddressNotAllowed => RefusalCause::AddressNotAllowed,
         ApiError::OverLimit(decision) => return over_limit(decision, own_limit),
         ApiError::Banned(decision, cause) => {
             let cause = match cause {
@@ -123,6 +125,8 @@ mod tests {
             (ApiError::ApiKeyRevoked, Some(C::KeyRevoked)),
             (ApiError::ApiKeyExpired, Some(C::KeyExpired)),
             (ApiError::AccountSuspended { reason: "".into() }, Some(C::AccountSuspended)),
+            (ApiError::InsufficientScope, Some(C::InsufficientScope)),
+            (ApiError::AddressNotAllowed, Some(C::AddressNotAllowed)),
             (ApiError::ApiKeyNotChecked, None),
             (ApiError::UriTooLong, None),
             (ApiError::Internal, None),

@@ -24,9 +24,13 @@ use petstore_admin_service::{
     store::AdminStore,
 };
 use petstore_api_key::Environment;
+use petstore_client_address::AllowedAddresses;
 use petstore_clock::{Clock, ManualClock, UnixMillis};
 use petstore_core::{
-    accounts::{AccountName, AccountUpdate, IssuedKey, KeyId, NewExpiry, Plan, PlanUpdate, Quota, Remark},
+    accounts::{
+        AccountName, AccountUpdate, IssuedKey, KeyId, KeyProperties, KeyScope, NewExpiry, Plan, PlanUpdate,
+        Quota, Remark,
+    },
     store::Store,
 };
 use petstore_settings::{GrpcAddr, from_flags};
@@ -286,12 +290,13 @@ impl TestShop {
 
     /// Returns a REST client with a new key of the account.
     pub async fn client_of(&self, account: &AccountName) -> Client {
-        self.issue(account, None).await
+        self.issue(account, KeyProperties::default()).await
     }
 
     /// Returns a REST client with a new key of the account that expires after this time.
     pub async fn client_expiring(&self, account: &AccountName, after: Duration) -> Client {
-        self.issue(account, Some(self.clock.now().plus(after))).await
+        let expires_at = Some(self.clock.now().plus(after));
+        self.issue(account, KeyProperties { expires_at, ..KeyProperties::default() }).await
     }
 
     /// Revokes the client's key.
@@ -331,11 +336,23 @@ impl TestShop {
         self.client_with_key(&issued)
     }
 
-    async fn issue(&self, account: &AccountName, expires_at: Option<UnixMillis>) -> Client {
-        let issued = self
-            .changes()
-            .create_key(&Actor::LOCAL, account, None, self.environment, expires_at, self.clock.now())
-            .await;
+    /// Returns a REST client with a new key of the account that may only read.
+    pub async fn client_reading(&self, account: &AccountName) -> Client {
+        let scope = KeyScope { is_read_only: true, ..KeyScope::default() };
+        self.issue(account, KeyProperties { scope, ..KeyProperties::default() }).await
+    }
+
+    /// Returns a REST client with a new key of the account that may be used from these addresses.
+    pub async fn client_bound_to(&self, account: &AccountName, addresses: &[&str]) -> Client {
+        let addresses = AllowedAddresses::parse(addresses.iter().copied()).expect("addresses");
+        let scope = KeyScope { addresses, ..KeyScope::default() };
+        self.issue(account, KeyProperties { scope, ..KeyProperties::default() }).await
+    }
+
+    async fn issue(&self, account: &AccountName, properties: KeyProperties) -> Client {
+        let changes = self.changes();
+        let issued =
+            changes.create_key(&Actor::LOCAL, account, self.environment, properties, self.clock.now()).await;
         self.client_with_key(&issued.expect("the account is there"))
     }
 

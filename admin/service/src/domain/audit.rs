@@ -93,6 +93,8 @@ impl Audited for ApiKeyRecord {
         object(json!({
             "id": self.id.to_string(),
             "label": self.label.as_ref().map(Remark::as_str),
+            "access": self.scope.is_read_only.then_some("read"),
+            "allowedAddresses": Some(self.scope.addresses.written()).filter(|written| !written.is_empty()),
             "environment": self.environment.name(),
             "createTime": self.created_at.to_string(),
             "expireTime": moment(self.expires_at),

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use petstore_api_key::Environment;
+use petstore_client_address::AllowedAddresses;
 use petstore_clock::{Timestamp, UnixMillis};
 use petstore_core::{
-    accounts::{Account, AccountName, ApiKeyRecord, Ban, KeyId, KeyState, Plan, Quota, Remark},
+    accounts::{Account, AccountName, ApiKeyRecord, Ban, KeyId, KeyScope, KeyState, Plan, Quota, Remark},
     domain::{PageSize, PetStoreError, Violation, Violations},
 };
 use petstore_proto::admin::v1 as pb;
@@ -139,11 +140,24 @@ pub(super) fn environment(number: i32) -> Result<Option<Environment>> {
     }
 }
 
+/// Parses the requests that a new key may make.
+pub(super) fn scope(access: i32, addresses: &[String]) -> Result<KeyScope> {
+    let is_read_only = match pb::KeyAccess::try_from(access) {
+        Ok(pb::KeyAccess::Unspecified | pb::KeyAccess::Full) => false,
+        Ok(pb::KeyAccess::Read) => true,
+        Err(_) => return Err(refuse("access", "must be one of full, read")),
+    };
+    let addresses = AllowedAddresses::parse(addresses.iter().map(String::as_str));
+    let addresses = addresses.map_err(|rule| refuse("allowedAddresses", rule))?;
+    Ok(KeyScope { is_read_only, addresses })
+}
+
 pub(super) fn key(key: &ApiKeyRecord, ban: Option<&Ban>, now: UnixMillis) -> pb::Key {
     let environment = match key.environment {
         Environment::Production => pb::Environment::Production,
         Environment::Staging => pb::Environment::Staging,
     };
+    let access = if key.scope.is_read_only { pb::KeyAccess::Read } else { pb::KeyAccess::Full };
     let state = key.state(now);
     // A ban has no effect on a key that is refused anyway.
     let ban = ban.filter(|_| state == KeyState::Active);
@@ -161,6 +175,8 @@ pub(super) fn key(key: &ApiKeyRecord, ban: Option<&Ban>, now: UnixMillis) -> pb:
         revoke_time: key.revoked_at.map(UnixMillis::to_timestamp),
         last_use_time: key.last_used_at.map(UnixMillis::to_timestamp),
         ban: ban.map(|ban| self::ban(key.id, &key.account, ban)),
+        access: access.into(),
+        allowed_addresses: key.scope.addresses.written(),
     }
 }
 

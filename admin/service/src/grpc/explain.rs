@@ -206,7 +206,9 @@ impl State {
                 };
                 (by == cause).then_some(Fact { since: *from, until: Some(*until), reason })
             }
-            C::MinuteLimit
+            C::InsufficientScope
+            | C::AddressNotAllowed
+            | C::MinuteLimit
             | C::DayLimit
             | C::UsageLimit
             | C::AddressLimit
@@ -242,7 +244,12 @@ impl State {
             C::LimiterBan | C::OperatorBan => runs && fact.is_some(),
             C::AccountSuspended => fact.is_some(),
             C::KeyExpired => since.is_none_or(|since| since <= now),
-            C::KeyRevoked | C::InvalidKey | C::MissingKey | C::Unspecified => true,
+            C::KeyRevoked
+            | C::InsufficientScope
+            | C::AddressNotAllowed
+            | C::InvalidKey
+            | C::MissingKey
+            | C::Unspecified => true,
         };
         let period = since.zip(until).map(|(since, until)| {
             let is_of_several = group.is_some_and(|group| group.first < since);
@@ -311,8 +318,15 @@ fn template(cause: C, is_in_force: bool) -> (&'static str, &'static str) {
 fn groups(refusals: &[Refusal]) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for refusal in refusals {
-        let is_of_key =
-            matches!(refusal.cause, C::LimiterBan | C::OperatorBan | C::KeyRevoked | C::KeyExpired);
+        let is_of_key = matches!(
+            refusal.cause,
+            C::LimiterBan
+                | C::OperatorBan
+                | C::KeyRevoked
+                | C::KeyExpired
+                | C::InsufficientScope
+                | C::AddressNotAllowed
+        );
         let key_id = refusal.key_id.filter(|_| is_of_key);
         let requests = refusal.repeats.saturating_add(1);
         match groups.iter_mut().find(|it| (it.newest.cause, it.key_id) == (refusal.cause, key_id)) {
@@ -333,7 +347,7 @@ mod tests {
 
     #[test]
     fn every_cause_has_a_sentence_and_a_remedy() {
-        for cause in (1..=11).filter_map(refusal_cause) {
+        for cause in (1..=13).filter_map(refusal_cause) {
             for is_in_force in [true, false] {
                 let (why, remedy) = template(cause, is_in_force);
                 assert!(!why.is_empty() && remedy.ends_with('.'), "{cause:?}: {why}, {remedy}");

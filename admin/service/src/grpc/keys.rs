@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use petstore_api_key::Environment;
 use petstore_clock::UnixMillis;
-use petstore_core::accounts::{ApiKeyRecord, Ban, IssuedKey, KeyId, NewExpiry, Remark};
+use petstore_core::accounts::{ApiKeyRecord, Ban, IssuedKey, KeyId, KeyProperties, NewExpiry, Remark};
 use petstore_proto::admin::v1::{
     self as pb, CreateBanRequest, CreateBanResponse, CreateKeyRequest, CreateKeyResponse, GetKeyRequest,
     GetKeyResponse, LiftBanRequest, LiftBanResponse, ListBansRequest, ListBansResponse, ListKeysRequest,
@@ -19,12 +19,14 @@ pub(super) async fn create(call: Call, request: CreateKeyRequest) -> Result<Crea
     let account = convert::account_name(&request.account)?;
     let label = Remark::label(&request.label).map_err(convert::refused)?;
     let environment = environment(&call, convert::environment(request.environment)?)?;
+    let scope = convert::scope(request.access, &request.allowed_addresses)?;
     let expires_at = match request.expiration {
         None => None,
         Some(Expiration::ExpireTime(at)) => Some(convert::moment("expireTime", at)?),
         Some(Expiration::Ttl(ttl)) => Some(convert::after("ttl", call.now, convert::duration("ttl", ttl)?)?),
     };
-    let issued = call.store.create_key(&call.actor, &account, label, environment, expires_at, call.now);
+    let properties = KeyProperties { label, scope, expires_at };
+    let issued = call.store.create_key(&call.actor, &account, environment, properties, call.now);
     let IssuedKey { record, key } = issued.await?;
     let shown = key.expose().to_owned();
     Ok(CreateKeyResponse { key: Some(convert::key(&record, None, call.now)), api_key: shown })

@@ -5,7 +5,7 @@ use petstore_api_key::ApiKey;
 use petstore_clock::UnixMillis;
 use petstore_core::{
     accounts::{
-        Account, AccountName, AccountUpdate, ApiKeyRecord, Plan, Remark,
+        Account, AccountName, AccountUpdate, ApiKeyRecord, KeyProperties, Plan, Remark,
         store::{accounts, keys},
     },
     domain::PetStoreError,
@@ -60,7 +60,8 @@ impl AdminStore {
                     }
                     let account = accounts::insert(change.session, &name, Plan::Free, now).await?;
                     change.record("CreateAccount", None, &account).await?;
-                    let key = keys::insert(change.session, account.id, name, &key, None, None, now).await?;
+                    let properties = KeyProperties::default();
+                    let key = keys::insert(change.session, account.id, name, &key, properties, now).await?;
                     change.record("CreateKey", None, &key).await?;
                     Ok(Some(key))
                 })

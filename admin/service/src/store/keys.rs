@@ -6,7 +6,7 @@ use petstore_api_key::Environment;
 use petstore_clock::UnixMillis;
 use petstore_core::{
     accounts::{
-        AccountName, ApiKeyRecord, Ban, IssuedKey, KeyId, NewExpiry, Remark,
+        AccountName, ApiKeyRecord, Ban, IssuedKey, KeyId, KeyProperties, NewExpiry, Remark,
         store::{bans, keys},
     },
     domain::PetStoreError,
@@ -20,26 +20,24 @@ use crate::{
 };
 
 impl AdminStore {
-    /// Creates a key for an account. Without `expires_at` it never expires.
+    /// Creates a key for an account.
     ///
     /// # Errors
     ///
-    /// [`PetStoreError::Invalid`] if `expires_at` has passed, [`PetStoreError::AccountNotFound`], or the
+    /// [`PetStoreError::Invalid`] if its expiry has passed, [`PetStoreError::AccountNotFound`], or the
     /// store's error.
     pub async fn create_key(
         &self,
         actor: &Actor,
         account: &AccountName,
-        label: Option<Remark>,
         environment: Environment,
-        expires_at: Option<UnixMillis>,
+        properties: KeyProperties,
         now: UnixMillis,
     ) -> Result<IssuedKey> {
         let account = account.clone();
         self.change(actor, now, move |change| {
             Box::pin(async move {
-                let issued = keys::create(change.session, &account, label, environment, expires_at, now);
-                let issued = issued.await?;
+                let issued = keys::create(change.session, &account, environment, properties, now).await?;
                 change.record("CreateKey", None, &issued.record).await?;
                 Ok(issued)
             })
@@ -65,9 +63,9 @@ impl AdminStore {
         .await
     }
 
-    /// Creates a key of the same account, environment and label, which replaces another key. The old key
-    /// expires after `grace`, and never later than it would have. If `environment` is given, a key of another
-    /// environment is left unchanged. Returns the new key and the old one.
+    /// Creates a key of the same account, environment, label and scope, which replaces another key. The old
+    /// key expires after `grace`, and never later than it would have. If `environment` is given, a key of
+    /// another environment is left unchanged. Returns the new key and the old one.
     ///
     /// # Errors
     ///

@@ -36,6 +36,15 @@ pub(super) fn set_members(
             Some(field) if is_taken(message, field) => {
                 faults.push(format!("{path} cannot be combined with another field that says the same"));
             }
+            Some(field) if field.is_list() => match value.as_array() {
+                None => faults.push(format!("{path} must be a list")),
+                Some(items) => {
+                    let kind = field.kind();
+                    let values = items.iter().map_while(|item| to_value(&kind, item, &path, &mut faults));
+                    let values = values.collect();
+                    message.set_field(field, Value::List(values));
+                }
+            },
             Some(field) => {
                 if let Some(value) = to_value(&field.kind(), value, &path, &mut faults) {
                     message.set_field(field, value);

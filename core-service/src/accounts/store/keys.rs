@@ -21,7 +21,7 @@ use super::{
     },
 };
 use crate::{
-    accounts::{Account, AccountId, AccountName, ApiKeyRecord, IssuedKey, KeyId, Remark},
+    accounts::{Account, AccountId, AccountName, ApiKeyRecord, IssuedKey, KeyId, KeyProperties},
     columns::moment_column,
     domain::{PageSize, PetStoreError, Violation},
 };
@@ -93,25 +93,24 @@ impl Accounts {
     }
 }
 
-/// Creates a key for an account, in a transaction. Without `expires_at` it never expires.
+/// Creates a key for an account, in a transaction.
 ///
 /// # Errors
 ///
-/// [`PetStoreError::Invalid`] if `expires_at` has passed, [`PetStoreError::AccountNotFound`], or the store's
+/// [`PetStoreError::Invalid`] if its expiry has passed, [`PetStoreError::AccountNotFound`], or the store's
 /// error.
 pub async fn create(
     transaction: &Session,
     account: &AccountName,
-    label: Option<Remark>,
     environment: Environment,
-    expires_at: Option<UnixMillis>,
+    properties: KeyProperties,
     now: UnixMillis,
 ) -> Result<IssuedKey, PetStoreError> {
-    check_expiry(expires_at, now)?;
+    check_expiry(properties.expires_at, now)?;
     let account = accounts::find(transaction, account).await?;
     touch(transaction, account.id.0, now).await?;
     let key = ApiKey::generate(environment);
-    let record = insert(transaction, account.id, account.name, &key, label, expires_at, now).await?;
+    let record = insert(transaction, account.id, account.name, &key, properties, now).await?;
     Ok(IssuedKey { record, key })
 }
 
@@ -125,10 +124,10 @@ pub async fn insert(
     account_id: AccountId,
     account: AccountName,
     key: &ApiKey,
-    label: Option<Remark>,
-    expires_at: Option<UnixMillis>,
+    KeyProperties { label, scope, expires_at }: KeyProperties,
     now: UnixMillis,
 ) -> Result<ApiKeyRecord, PetStoreError> {
+    let (access, allowed_addresses) = scope.columns();
     let row = api_key::ActiveModel {
         id: Set(KeyId::generate(now).to_string()),
         account_id: Set(account_id.0),
@@ -140,6 +139,8 @@ pub async fn insert(
         revoked_at: Set(None),
         last_used_at: Set(None),
         label: Set(label.map(|label| label.as_str().to_owned())),
+        access: Set(access),
+        allowed_addresses: Set(allowed_addresses),
     };
     record(api_key::Entity::insert(row).exec_with_returning(transaction).await?, account)
 }
@@ -165,9 +166,9 @@ pub async fn revoke(
     Ok((before, after))
 }
 
-/// Creates a key of the same account, environment and label, which replaces `old`, in a transaction that has
-/// read that key. The old key expires after `grace`, and never later than it would have. Returns the new key
-/// and the old one.
+/// Creates a key of the same account, environment, label and scope, which replaces `old`, in a transaction
+/// that has read that key. The old key expires after `grace`, and never later than it would have. Returns the
+/// new key and the old one.
 ///
 /// # Errors
 ///
@@ -186,8 +187,9 @@ pub async fn replace(
     let end = now.plus(grace);
     let end = old.expires_at.map_or(end, |expires_at| expires_at.min(end));
     set_moment(transaction, old.id, api_key::Column::ExpiresAt, end).await?;
-    let (key, account, label) = (ApiKey::generate(old.environment), old.account.clone(), old.label.clone());
-    let record = insert(transaction, old.account_id, account, &key, label, expires_at, now).await?;
+    let (key, account) = (ApiKey::generate(old.environment), old.account.clone());
+    let properties = KeyProperties { label: old.label.clone(), scope: old.scope.clone(), expires_at };
+    let record = insert(transaction, old.account_id, account, &key, properties, now).await?;
     Ok((IssuedKey { record, key }, ApiKeyRecord { expires_at: Some(end), ..old.clone() }))
 }
 

@@ -35,6 +35,32 @@ async fn without_a_valid_token_every_admin_operation_is_refused() {
 }
 
 #[tokio::test]
+async fn a_key_with_a_scope_is_created_with_a_list_of_addresses() {
+    let shop = TestShop::open().await;
+    let account = shop.account_on(Plan::Pro).await;
+    let boss = shop.admin().with_header("authorization", &operator(&shop, "boss", Role::Admin).await);
+    let path = format!("/admin/v1/accounts/{account}/keys");
+    let created = boss.post(&path, &json!({"access": "read", "allowedAddresses": ["127.0.0.0/8"]})).await;
+    let body = created.assert_status(201).json();
+    assert_eq!(
+        (&body["key"]["access"], &body["key"]["allowedAddresses"]),
+        (&json!("read"), &json!(["127.0.0.0/8"]))
+    );
+    let client = shop.anonymous().with_key(body["apiKey"].as_str().unwrap());
+    client.get("/v1/pets").await.assert_status(200);
+    client.send("DELETE", "/v1/pets", &[], "").await.assert_error(403, "INSUFFICIENT_SCOPE");
+    for (body, message) in [
+        (json!({"allowedAddresses": "127.0.0.1"}), "allowedAddresses must be a list"),
+        (json!({"allowedAddresses": ["127.0.0.1", 5]}), "allowedAddresses must be a string"),
+        (json!({"access": "write"}), "access must be one of full, read"),
+    ] {
+        let refused = boss.post(&path, &body).await;
+        refused.assert_error_body(400, "INVALID_PARAMETER");
+        assert_eq!(refused.message(), message);
+    }
+}
+
+#[tokio::test]
 async fn the_admin_api_is_not_on_the_public_port() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;

@@ -44,6 +44,27 @@ async fn keys_and_accounts_are_named_as_they_were_typed() {
 }
 
 #[tokio::test]
+async fn a_key_is_created_with_its_scope_and_listed_with_it() {
+    let installation = petstore_with_a_store().await;
+    installation.json(&["account", "create", "acme", "--plan", "pro"]).await;
+    let create = ["key", "create", "--account", "acme"];
+    let scope = ["--access", "read", "--allowed-addresses", "192.0.2.7,::ffff:10.0.0.0/104"];
+    let created = installation.json(&[create.as_slice(), &scope].concat()).await;
+    let addresses = json!(["192.0.2.7", "10.0.0.0/8"]);
+    let key = &created["key"];
+    assert_eq!((&key["access"], &key["allowedAddresses"]), (&json!("read"), &addresses), "{created}");
+    let listed = installation.run(&["key", "list", "--account", "acme"]).await.stdout;
+    assert!(
+        listed.contains("ALLOWED ADDRESSES") && listed.contains("  read    192.0.2.7,10.0.0.0/8"),
+        "{listed}"
+    );
+    for scope in [["--access", "write"], ["--allowed-addresses", "10.0.0.1/8"]] {
+        let refused = installation.run(&[create.as_slice(), &scope].concat()).await;
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+    }
+}
+
+#[tokio::test]
 async fn an_account_has_the_requested_plan() {
     let installation = petstore_with_a_store().await;
     installation.json(&["account", "create", "acme", "--plan", "pro"]).await;

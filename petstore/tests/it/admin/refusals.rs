@@ -108,6 +108,8 @@ async fn refusals_are_explained_with_and_without_a_key() {
     let (viewer, account) = (viewer(&shop).await, shop.account_on(Plan::Free).await);
     let (revoked, banned, suspended) =
         (shop.client_of(&account).await, shop.client_of(&account).await, shop.client_on(Plan::Pro).await);
+    let reading = shop.client_reading(&account).await;
+    let elsewhere = shop.client_bound_to(&account, &["192.0.2.1"]).await;
     shop.revoke(&revoked).await;
     shop.ban(&banned, Duration::from_hours(1)).await;
     let name = viewer.get("/admin/v1/accounts?plan=pro").await.json()["accounts"][0]["name"].clone();
@@ -117,6 +119,14 @@ async fn refusals_are_explained_with_and_without_a_key() {
         (revoked.get("/v1/pets").await, 401, "API_KEY_REVOKED", "key_revoked", true),
         (banned.get("/v1/pets").await, 429, "API_KEY_BANNED", "operator_ban", true),
         (suspended.get("/v1/pets").await, 403, "ACCOUNT_SUSPENDED", "account_suspended", false),
+        (
+            reading.send("PUT", "/v1/pets", &[], "").await,
+            403,
+            "INSUFFICIENT_SCOPE",
+            "insufficient_scope",
+            true,
+        ),
+        (elsewhere.get("/v1/pets").await, 403, "ADDRESS_NOT_ALLOWED", "address_not_allowed", true),
         (invalid.get("/v1/pets").await, 401, "INVALID_API_KEY", "invalid_key", false),
         (shop.anonymous().get("/v1/pets").await, 401, "MISSING_API_KEY", "missing_key", false),
     ];

@@ -40,6 +40,55 @@ async fn keys_have_labels_and_are_shown_with_their_bans() {
 }
 
 #[tokio::test]
+async fn a_key_has_its_scope_in_lists_in_the_audit_log_and_after_a_rotation() {
+    let shop = Shop::open().await;
+    let mut admin = local(&shop);
+    admin.create_account(new_account("acme")).await.unwrap();
+    let scoped = pb::CreateKeyRequest {
+        access: pb::KeyAccess::Read.into(),
+        allowed_addresses: vec!["::ffff:10.0.0.0/104".into(), "2001:DB8::/32".into(), "10.0.0.0/8".into()],
+        ..new_key("acme")
+    };
+    let created = admin.create_key(scoped).await.unwrap().into_inner().key.unwrap();
+    let scope = |key: &pb::Key| (key.access(), key.allowed_addresses.join(" "));
+    let expected = (pb::KeyAccess::Read, "10.0.0.0/8 2001:db8::/32".to_owned());
+    assert_eq!(scope(&created), expected);
+    let event = events(&mut admin).await.remove(0);
+    let recorded: serde_json::Value = serde_json::from_str(&event.after_json).unwrap();
+    let addresses = serde_json::json!(["10.0.0.0/8", "2001:db8::/32"]);
+    assert_eq!((&recorded["access"], &recorded["allowedAddresses"]), (&"read".into(), &addresses));
+    let rotate = pb::RotateKeyRequest { key_id: created.id.clone(), ..Default::default() };
+    let rotated = admin.rotate_key(rotate).await.unwrap().into_inner();
+    assert_eq!(
+        (scope(&rotated.key.unwrap()), scope(&rotated.old_key.unwrap())),
+        (expected.clone(), expected)
+    );
+    let full = admin.create_key(new_key("acme")).await.unwrap().into_inner().key.unwrap();
+    assert_eq!(scope(&full), (pb::KeyAccess::Full, String::new()));
+}
+
+#[tokio::test]
+async fn a_scope_that_cannot_be_read_is_refused() {
+    let shop = Shop::open().await;
+    let mut admin = local(&shop);
+    admin.create_account(new_account("acme")).await.unwrap();
+    let hosts = |count| (0..count).map(|host| format!("192.0.2.{host}")).collect::<Vec<_>>();
+    for (access, allowed_addresses, is_valid) in [
+        (2, hosts(16), true),
+        (2, hosts(17), false),
+        (0, vec!["10.0.0.1/8".to_owned()], false),
+        (0, vec![String::new()], false),
+        (3, Vec::new(), false),
+    ] {
+        let request = pb::CreateKeyRequest { access, allowed_addresses, ..new_key("acme") };
+        match admin.create_key(request.clone()).await {
+            Ok(_) => assert!(is_valid, "{request:?}"),
+            Err(refusal) => assert!(!is_valid && reason(&refusal) == "INVALID_PARAMETER", "{request:?}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn bans_are_listed_newest_first_page_by_page() {
     let shop = Shop::open().await;
     let mut admin = local(&shop);

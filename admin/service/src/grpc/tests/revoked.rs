@@ -1,7 +1,7 @@
 //! Changes by operators whose token was revoked after the call had checked it.
 
 use petstore_api_key::Environment;
-use petstore_core::accounts::AccountUpdate;
+use petstore_core::accounts::{AccountUpdate, KeyProperties};
 
 use super::*;
 use crate::AdminError;
@@ -12,7 +12,7 @@ async fn changes_nothing(shop: &Shop, actor: &Actor) {
     let [acme, zoo] = ["acme", "zoo"].map(|name| AccountName::parse(name).unwrap());
     let [bea, eve] = ["bea", "eve"].map(|name| OperatorName::parse(name).unwrap());
     let key = store
-        .create_key(&Actor::LOCAL, &acme, None, Environment::Production, None, START)
+        .create_key(&Actor::LOCAL, &acme, Environment::Production, KeyProperties::default(), START)
         .await
         .unwrap()
         .record
@@ -21,7 +21,10 @@ async fn changes_nothing(shop: &Shop, actor: &Actor) {
     let answers = [
         store.create_account(actor, &zoo, Plan::Free, START).await.map(drop),
         store.update_account(actor, &acme, rename, START).await.map(drop),
-        store.create_key(actor, &acme, None, Environment::Production, None, START).await.map(drop),
+        store
+            .create_key(actor, &acme, Environment::Production, KeyProperties::default(), START)
+            .await
+            .map(drop),
         store.revoke_key(actor, key, START).await.map(drop),
         store.lift_ban(actor, key, START).await,
         store.create_operator(actor, &eve, Role::Admin, START).await.map(drop),

@@ -5,7 +5,7 @@ import { createKey, getAccount, getLimits, getUsage, listAuditEvents, listBans, 
 import { filledIn, requestChart } from "./chart.mjs";
 import { ask, showSecret } from "./dialog.mjs";
 import { element } from "./element.mjs";
-import { capitalized, date, keyName, limits, moment, plan, relative } from "./format.mjs";
+import { capitalized, date, keyName, limits, moment, plan, relative, word } from "./format.mjs";
 import { accountLink, bannedKeysTag, details, field, growingTable, head, keyLink, keyStateTag, link, missing, orProblem, panel, planTag, tag, unlessMissing, windowMeter } from "./view.mjs";
 
 const DAY = 86_400_000;
@@ -76,6 +76,12 @@ async function keysOf(account) {
   return growingTable(KEY_COLUMNS, load, { nothing: "This account has no keys." });
 }
 
+// What the key may be used for; an older core does not say.
+export function keyAccess({ access, allowedAddresses = [] }) {
+  const reads = access && word(access, "KEY_ACCESS") === "read" ? "read only" : "full";
+  return allowedAddresses.length ? `${reads}, from ${allowedAddresses.join(", ")}` : reads;
+}
+
 export const KEY_COLUMNS = [
   ["Key", (key) => keyLink(key.id, keyName(key))],
   ["State", keyStateTag],
@@ -83,6 +89,7 @@ export const KEY_COLUMNS = [
   ["Created", (key) => moment(key.createTime)],
   ["Last used", (key) => moment(key.lastUseTime)],
   ["Expires", (key) => moment(key.expireTime)],
+  ["Access", keyAccess],
 ];
 
 async function changePlan(account, again) {
@@ -133,7 +140,9 @@ async function newKey(account, again) {
   const made = await ask({
     title: `New key for ${account.name}`,
     fields: [
-      field("Label", "label", { maxlength: 64, hint: "Shown to operators. May be empty." }),
+      field("Label", "label", { maxlength: 64, hint: "The key’s holder sees it too. May be empty." }),
+      field("Access", "access", { options: [["full", "full"], ["read", "read only"]], value: "full" }),
+      field("Allowed addresses", "addresses", { hint: "Such as 192.0.2.7, 203.0.113.0/24. At most 16; empty for any." }),
       field("Expires", "ttl", { options: EXPIRIES, value: "never" }),
     ],
     confirm: "Create key",

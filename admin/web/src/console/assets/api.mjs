@@ -72,7 +72,7 @@ export const getLimits = (name) => get(at("accounts", name, "limits"));
 // Keys and bans.
 export const listKeys = (filters) => get(at("keys"), filters);
 export const getKey = (id) => get(at("keys", id));
-export const createKey = (account, { label, ttl }) => request("POST", at("accounts", account, "keys"), { label, ...(ttl !== "never" && { ttl }) });
+export const createKey = (account, { label, ttl, access, addresses }) => request("POST", at("accounts", account, "keys"), { label, access, allowedAddresses: addresses.split(/[\s,]+/).filter(Boolean), ...(ttl !== "never" && { ttl }) });
 export const rotateKey = (id, { grace, ttl }) => request("POST", at("keys", id, "rotate"), { grace, ...(ttl === "never" ? { never: true } : ttl && { ttl }) });
 export const revokeKey = (id) => request("POST", at("keys", id, "revoke"));
 export const banKey = (id, reason, duration) => request("POST", at("keys", id, "ban"), { reason, duration });

@@ -2,7 +2,7 @@
 
 import { banKey, getKey, getUsage, liftBan, revokeKey, rotateKey } from "./api.mjs";
 import { filledIn, requestChart } from "./chart.mjs";
-import { EXPIRIES } from "./account.mjs";
+import { EXPIRIES, keyAccess } from "./account.mjs";
 import { ask, showSecret } from "./dialog.mjs";
 import { element } from "./element.mjs";
 import { capitalized, date, hour, isActive, keyName, moment, word } from "./format.mjs";
@@ -30,6 +30,7 @@ export async function keyPage({ subject: id, isAdmin, again }) {
       details([
         ["Account", accountLink(key.account)],
         ["Label", key.label || element("span", { class: "nothing" }, "none")],
+        ["Access", keyAccess(key)],
         ["Environment", capitalized(word(key.environment, "ENVIRONMENT"))],
         ["Begins and ends with", element("code", {}, `${key.prefix ?? ""}…${key.lastFour}`)],
         ["Identifier", element("code", {}, key.id)],

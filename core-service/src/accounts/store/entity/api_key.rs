@@ -4,7 +4,7 @@ use petstore_api_key::Environment;
 use sea_orm::entity::prelude::*;
 
 use crate::{
-    accounts::{AccountId, AccountName, ApiKeyRecord, Remark},
+    accounts::{AccountId, AccountName, ApiKeyRecord, KeyScope, Remark},
     columns::stored_moment,
     domain::PetStoreError,
 };
@@ -23,6 +23,8 @@ pub(crate) struct Model {
     pub revoked_at: Option<i64>,
     pub last_used_at: Option<i64>,
     pub label: Option<String>,
+    pub access: Option<String>,
+    pub allowed_addresses: Option<String>,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
@@ -46,12 +48,14 @@ impl ActiveModelBehavior for ActiveModel {}
 /// Returns the row as a list shows it, with the name of its account.
 pub(crate) fn record(row: Model, account: AccountName) -> Result<ApiKeyRecord, PetStoreError> {
     let environment = Environment::ALL.into_iter().find(|environment| environment.key_prefix() == row.prefix);
+    let scope = KeyScope::stored(row.access.as_deref(), row.allowed_addresses.as_deref());
     let bug = |what| PetStoreError::Bug(format!("key {} has {what}", row.id).into());
     Ok(ApiKeyRecord {
         id: row.id.parse().map_err(|_| bug("an identifier that is not a UUID"))?,
         account,
         account_id: AccountId(row.account_id),
         label: row.label.map(Remark::stored),
+        scope: scope.ok_or_else(|| bug("malformed addresses"))?,
         environment: environment.ok_or_else(|| bug("an unknown prefix"))?,
         last_four: row.last_four,
         created_at: stored_moment(row.created_at),

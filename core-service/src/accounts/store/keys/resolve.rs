@@ -67,6 +67,8 @@ impl Accounts {
                 (api_key::Entity, api_key::Column::RevokedAt),
                 (api_key::Entity, api_key::Column::LastFour),
                 (api_key::Entity, api_key::Column::Label),
+                (api_key::Entity, api_key::Column::Access),
+                (api_key::Entity, api_key::Column::AllowedAddresses),
             ])
             .columns([
                 (account::Entity, account::Column::Plan),
@@ -153,6 +155,8 @@ struct ResolvedRow {
     revoked_at: Option<i64>,
     last_four: Option<String>,
     label: Option<String>,
+    access: Option<String>,
+    allowed_addresses: Option<String>,
     plan: Option<String>,
     per_minute: Option<i64>,
     per_day: Option<i64>,
@@ -199,6 +203,12 @@ impl ResolvedRow {
                 .map(|_| Suspension { reason: self.suspend_reason.unwrap_or_default() }),
             last_four: self.last_four.unwrap_or_default(),
             label: self.label.unwrap_or_default(),
+            read_only: self.access.is_some(), // NULL is full access
+            // The gateway parses them: a malformed one makes the answer invalid.
+            allowed_addresses: self
+                .allowed_addresses
+                .map(|blocks| blocks.split(',').map(str::to_owned).collect())
+                .unwrap_or_default(),
         };
         Ok(Some(FoundKey { digest, key: Some(key) }))
     }
