@@ -42,7 +42,7 @@ use crate::{
 
 /// Runs the command that the arguments name; the first one is the program's name. A failure is one line on
 /// stderr. The exit code is 0, 2 for invalid arguments and settings, 3 for a missing object, 4 for a broken
-/// contract, and 1 for every other failure.
+/// contract or a key that is still needed, and 1 for every other failure.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let verb = match Cli::try_parse_from(cli::with_default_verb(args)) {
         Ok(cli) => cli.verb,

@@ -33,7 +33,7 @@ for (const [size, options] of SIZES) {
   test(`every page is without serious faults and fits: ${size}`, async (t) => {
     const page = await console_(t, { options });
     const id = (await page.evaluate(async () => (await fetch("/console/api/keys", { headers: { "Petstore-Console": "1" } })).json())).keys[0].id;
-    const paths = ["", "/accounts", "/accounts/first", "/keys", `/keys/${id}`, "/bans", "/refusals", "/refusals?subject=first", "/audit", "/operators"];
+    const paths = ["", "/accounts", "/accounts/first", "/keys", "/keys?unusedFor=30d&expiringWithin=7d", `/keys/${id}`, "/find-keys", "/bans", "/refusals", "/refusals?subject=first", "/audit", "/operators"];
     for (const path of paths) {
       await page.goto(`/console${path}`);
       await page.locator("h1").waitFor();

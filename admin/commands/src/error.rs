@@ -58,17 +58,31 @@ pub enum CommandError {
     /// No refusal was found. The answer has been printed.
     #[error("no record of such a refusal")]
     NotFound,
+    /// The text cannot be read.
+    #[error("cannot read stdin")]
+    Stdin(#[source] io::Error),
+    /// No key in the text is one of the service. The answer has been printed.
+    #[error("the text has no key of this service")]
+    UnknownKeys,
+    /// A key was not rotated. The answer has been printed.
+    #[error("there is no handover")]
+    NotRotated,
+    /// A rotated key is still needed. The answer has been printed.
+    #[error("the old key must not be revoked yet")]
+    NotYetSafe,
 }
 
 impl CommandError {
-    /// Returns the exit code: 2 for invalid arguments and settings, 3 for a missing object, otherwise 1.
+    /// Returns the exit code: 2 for invalid arguments and settings, 3 for a missing object,
+    /// 4 for a key that is still needed, otherwise 1.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Setting(_) => 2,
             Self::Core(error) if error.status().code() == Code::InvalidArgument => 2,
             Self::Core(error) if error.status().code() == Code::NotFound => 3,
-            Self::UnknownAccount { .. } | Self::NotFound => 3,
+            Self::UnknownAccount { .. } | Self::NotFound | Self::UnknownKeys | Self::NotRotated => 3,
+            Self::NotYetSafe => 4,
             Self::Store(_)
             | Self::Runtime(_)
             | Self::Core(_)
@@ -76,6 +90,7 @@ impl CommandError {
             | Self::NotForced(_)
             | Self::Print(_)
             | Self::SecretNotShown { .. }
+            | Self::Stdin(_)
             | Self::Declined(_) => 1,
         }
     }

@@ -1,15 +1,22 @@
 //! `petstore key`: API keys. A key is shown once, when it is created, and never again.
 
-use std::time::Duration;
+use std::{
+    io::{self, IsTerminal, Read},
+    time::Duration,
+};
 
 use clap::{Subcommand, builder::NonEmptyStringValueParser};
-use petstore_api_key::Environment;
+use petstore_admin_web::{find_requests, findings};
+use petstore_api_key::{ApiKey, Environment};
 use petstore_clock::format_duration;
-use petstore_command_line::output::{Column, Confirmation, column};
+use petstore_command_line::output::{self, Column, Confirmation, column, sentence, table};
 use petstore_settings::{InvalidSetting, value::duration};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::{client::AdminCommand, error::CommandError};
+use crate::{
+    client::{AdminCommand, AdminSettings},
+    error::CommandError,
+};
 
 #[derive(Debug, Subcommand)]
 pub enum KeyCommand {
@@ -40,7 +47,15 @@ pub enum KeyCommand {
         /// Account whose keys are listed; by default all accounts
         #[arg(long, value_parser = NonEmptyStringValueParser::new(), value_name = "NAME")]
         account: Option<String>,
+        /// List only active keys that have not been used for this time, as in 30d
+        #[arg(long, value_parser = duration, value_name = "TIME")]
+        unused_for: Option<Duration>,
+        /// List only active keys that expire within this time, as in 7d
+        #[arg(long, value_parser = duration, value_name = "TIME")]
+        expiring_within: Option<Duration>,
     },
+    /// Find the owners of the keys in a text on stdin, such as a leaked file; exit code 3 if none is known
+    Find,
     /// Show one key, without the key itself
     Show {
         /// Identifier of the key, from `petstore key list`
@@ -52,6 +67,11 @@ pub enum KeyCommand {
         id: String,
         #[command(flatten)]
         confirmation: Confirmation,
+    },
+    /// Show whether a rotated key may be revoked: exit code 0 if so, 4 if not yet, 3 if it was not rotated
+    Handover {
+        /// Identifier of the old key or of the new one, from `petstore key list`
+        id: String,
     },
     /// Create a key that replaces another one, which remains valid for a grace period
     Rotate {
@@ -94,6 +114,17 @@ const COLUMNS: &[Column] = &[
     column("ACCESS", "access").if_any(),
     column("ALLOWED ADDRESSES", "allowedAddresses").if_any(),
     column("LABEL", "label").if_any(),
+    column("REPLACES", "replaces").if_any(),
+];
+const FINDINGS: &[Column] = &[
+    column("BEGINS WITH", "prefix"),
+    column("ENDS IN", "lastFour"),
+    column("FINDING", "finding"),
+    column("ACCOUNT", "key.account").if_any(),
+    column("ID", "key.id").if_any(),
+    column("STATE", "key.state").if_any(),
+    column("LAST USED", "key.lastUseTime").if_any(),
+    column("TO REVOKE IT", "revokeCommand").if_any(),
 ];
 
 const NOTE: &str = "key {key.id} of account {key.account} is shown only once; keep it";
@@ -112,7 +143,16 @@ pub(crate) fn run(AdminCommand { command, settings }: AdminCommand<KeyCommand>) 
             });
             settings.run_once("CreateKey", &request, "apiKey", NOTE, REMEDY)
         }
-        KeyCommand::List { account } => settings.list("ListKeys", &json!({ "account": account }), COLUMNS),
+        KeyCommand::List { account, unused_for, expiring_within } => {
+            let request = json!({
+                "account": account,
+                "unusedFor": unused_for.map(format_duration),
+                "expiringWithin": expiring_within.map(format_duration),
+            });
+            settings.list("ListKeys", &request, COLUMNS)
+        }
+        KeyCommand::Find => find(&settings, io::stdin().lock()),
+        KeyCommand::Handover { id } => handover(&settings, &id),
         KeyCommand::Show { id } => settings.show("GetKey", &json!({ "keyId": id }), COLUMNS),
         KeyCommand::Revoke { id, confirmation } => {
             confirmation.ask(&format!("permanently revoke key {}?", shown(&id)?))?;
@@ -128,6 +168,47 @@ pub(crate) fn run(AdminCommand { command, settings }: AdminCommand<KeyCommand>) 
             });
             settings.run_once("RotateKey", &request, "apiKey", NOTE, REMEDY)
         }
+    }
+}
+
+/// Prints the owners of the keys in a text. The keys stay in this process: the core gets their digests.
+///
+/// # Errors
+///
+/// [`CommandError::UnknownKeys`] if no key in the text is one of the service. The findings were printed
+/// then.
+fn find(settings: &AdminSettings, text: impl Read) -> Result<(), CommandError> {
+    const MAX_LEN: u64 = 1024 * 1024;
+    if io::stdin().is_terminal() {
+        output::note("paste the text, and end it with Ctrl-D on a line of its own");
+    }
+    let mut bytes = Vec::new();
+    text.take(MAX_LEN + 1).read_to_end(&mut bytes).map_err(CommandError::Stdin)?;
+    if bytes.len() as u64 > MAX_LEN {
+        return Err(InvalidSetting::new("stdin", "must be a text of at most 1 MiB").into());
+    }
+    let keys = ApiKey::all_in(&bytes);
+    let answers = find_requests(&keys).into_iter().map(|request| settings.call("FindKeys", &request));
+    let findings = findings(&keys, &answers.collect::<Result<Vec<_>, _>>()?);
+    settings.print(&findings, |findings| table(FINDINGS, &findings["keys"]))?;
+    let is_known = |finding: &Value| finding["finding"] == "known";
+    if findings["keys"].as_array().is_some_and(|keys| keys.iter().any(is_known)) {
+        Ok(())
+    } else {
+        Err(CommandError::UnknownKeys)
+    }
+}
+
+fn handover(settings: &AdminSettings, id: &str) -> Result<(), CommandError> {
+    let answer = settings.call("GetKeyHandover", &json!({ "keyId": id }))?;
+    settings.print(&answer, |answer| {
+        let revoke = if answer["state"] == "safe" { "\npetstore key revoke {oldKey.id}" } else { "" };
+        sentence(&format!("{{sentence}}{revoke}"), answer)
+    })?;
+    match answer["state"].as_str() {
+        Some("safe" | "ended") => Ok(()),
+        Some("not_rotated") => Err(CommandError::NotRotated),
+        _ => Err(CommandError::NotYetSafe),
     }
 }
 

@@ -19,6 +19,7 @@ mod caller;
 mod convert;
 mod explain;
 mod guesses;
+mod handover;
 mod keys;
 mod operators;
 mod usage;
@@ -92,6 +93,8 @@ methods! {
     create_key "CreateKey" Admin CreateKeyRequest CreateKeyResponse keys::create;
     get_key "GetKey" Viewer GetKeyRequest GetKeyResponse keys::get;
     list_keys "ListKeys" Viewer ListKeysRequest ListKeysResponse keys::list;
+    find_keys "FindKeys" Viewer FindKeysRequest FindKeysResponse keys::find;
+    get_key_handover "GetKeyHandover" Viewer GetKeyHandoverRequest GetKeyHandoverResponse handover::get;
     rotate_key "RotateKey" Admin RotateKeyRequest RotateKeyResponse keys::rotate;
     revoke_key "RevokeKey" Admin RevokeKeyRequest RevokeKeyResponse keys::revoke;
     create_ban "CreateBan" Admin CreateBanRequest CreateBanResponse keys::ban;

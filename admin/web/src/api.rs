@@ -3,10 +3,11 @@
 //!
 //! The core authenticates the operator and decides what it may do. The gateway forwards the token. Only the
 //! limits of an account come from the gateway itself, from the limiter in use. They are shown to operators to
-//! which the core shows the account.
+//! which the core shows the account. The keys in a text are hashed here, and only their digests sent on.
 
 mod call;
 mod error;
+mod find_keys;
 mod json;
 mod limits;
 mod method;
@@ -21,7 +22,7 @@ use axum::{
     extract::{RawPathParams, Request, State, rejection::RawPathParamsRejection},
     middleware::Next,
     response::{IntoResponse, Response},
-    routing::{MethodFilter, MethodRouter, get, on},
+    routing::{MethodFilter, MethodRouter, get, on, post},
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -36,7 +37,11 @@ use prost_reflect::DynamicMessage;
 use tokio::{sync::Semaphore, time::timeout};
 
 pub(crate) use self::{call::CallRecord, openapi::document as openapi_document};
-pub use self::{call::call_admin, error::admin_reason};
+pub use self::{
+    call::call_admin,
+    error::admin_reason,
+    find_keys::{find_requests, findings},
+};
 use self::{
     call::{CALL_TIMEOUT, Credentials, call, client},
     error::AdminError,
@@ -75,6 +80,7 @@ pub(crate) fn api(state: Arc<AdminState>) -> Router {
     let document = Representation::new(StatusCode::OK, "application/json", openapi::document().to_string());
     let document = get(async move |headers: HeaderMap| document.answer(&headers));
     router
+        .route(find_keys::PATH, refuse_others(post(find_keys::post), "POST".to_owned()))
         .route(limits::PATH, refuse_others(get(limits::get), "GET, HEAD".to_owned()))
         .route("/admin/v1/openapi.json", refuse_others(document, "GET, HEAD".to_owned()))
         .fallback(async || AdminError::from(ApiError::RouteNotFound))

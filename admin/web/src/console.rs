@@ -358,12 +358,13 @@ fn refuse(status: StatusCode, code: &str, message: &str) -> Response {
 }
 
 /// Paths of pages. All are one document, in which a script shows the page of the path.
-const PAGES: [&str; 9] = [
+const PAGES: [&str; 10] = [
     "/console",
     "/console/accounts",
     "/console/accounts/{name}",
     "/console/keys",
     "/console/keys/{id}",
+    "/console/find-keys",
     "/console/bans",
     "/console/refusals",
     "/console/audit",
@@ -379,7 +380,7 @@ const SHARED_ASSETS: [&str; 4] = ["docs.css", "icon.svg", "theme.js", "element.m
 
 const ASSETS: &[(&str, &str)] = &embedded!("console/assets/":
     "console.css" "main.mjs" "api.mjs" "chart.mjs" "dialog.mjs" "format.mjs" "session.mjs" "view.mjs"
-    "overview.mjs" "accounts.mjs" "account.mjs" "keys.mjs" "key.mjs" "refusals.mjs" "audit.mjs"
+    "overview.mjs" "accounts.mjs" "account.mjs" "keys.mjs" "key.mjs" "find.mjs" "refusals.mjs" "audit.mjs"
     "operators.mjs");
 
 /// Serves every page and asset. Other paths below `/console` are pages too, with status 404, and `/` leads to

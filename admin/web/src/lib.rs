@@ -40,6 +40,9 @@ mod testing;
 
 #[cfg(feature = "fuzzing")]
 pub use api::fuzz_requests;
-pub use api::{admin_of, admin_reason, answer_operator, call_admin, check_operators_head, with_whole_body};
+pub use api::{
+    admin_of, admin_reason, answer_operator, call_admin, check_operators_head, find_requests, findings,
+    with_whole_body,
+};
 pub use console::{HEALTH as CONSOLE_HEALTH, ProcessHealth, admin_router, refuse_foreign_pages};
 pub use docs_page::PAGE as DOCS_PAGE;

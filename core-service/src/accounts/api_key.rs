@@ -8,7 +8,7 @@ use petstore_clock::UnixMillis;
 use uuid::{NoContext, Timestamp, Uuid};
 
 use super::{AccountId, AccountName, Remark};
-use crate::domain::{PetStoreError, Violation};
+use crate::domain::{PageSize, PetStoreError, Violation};
 
 /// Identifier of a key; not secret. A UUID of version 7 (RFC 9562), so that keys sort by age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -139,6 +139,25 @@ pub struct ApiKeyRecord {
     pub revoked_at: Option<UnixMillis>,
     /// Time of the last use that gateways have reported.
     pub last_used_at: Option<UnixMillis>,
+    /// Key that it replaces.
+    pub replaces: Option<KeyId>,
+}
+
+/// Filters of a page of keys, newest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListKeys {
+    /// Maximum number of keys.
+    pub size: PageSize,
+    /// Only keys older than this one.
+    pub after: Option<KeyId>,
+    /// Only keys of this account.
+    pub account: Option<AccountId>,
+    /// Only active keys that have not been used since this time, and are as old.
+    pub unused_since: Option<UnixMillis>,
+    /// Only active keys that expire until this time.
+    pub expiring_until: Option<UnixMillis>,
+    /// The current time, which decides what is active.
+    pub now: UnixMillis,
 }
 
 impl ApiKeyRecord {
@@ -217,6 +236,7 @@ mod tests {
             expires_at,
             revoked_at: None,
             last_used_at: None,
+            replaces: None,
         };
         for (expires_at, expected) in [
             (None, None),

@@ -23,7 +23,7 @@
 //! same form, with other prefixes. [`ServiceToken`] is the secret between gateway and core. Clients do not
 //! have it. [`PageToken`] is not a secret. It is here because gateway and core both parse it.
 
-use std::{borrow::Cow, fmt, str::FromStr};
+use std::{borrow::Cow, collections::HashSet, fmt, str::FromStr};
 
 use rand::distr::{Alphanumeric, Distribution};
 use sha2::{Digest, Sha256};
@@ -137,6 +137,22 @@ impl ApiKey {
         let prefixes = Environment::ALL.map(Environment::key_prefix);
         let is_key = prefixes.into_iter().any(|prefix| is_whole(prefix, written));
         if is_key { written.as_bytes().try_into().ok().map(Self) } else { None }
+    }
+
+    /// Returns every key in a text of any kind, each once, in the order of their first places. The checksum
+    /// tells a key from what only begins like one, so it may touch other letters.
+    ///
+    /// ```
+    /// # use petstore_api_key::ApiKey;
+    /// let log = b"GET /?key=pet_test_00000000000000000000000000000030gV5m&page=2 (pet_live_...)";
+    /// assert_eq!(ApiKey::all_in(log).len(), 1);
+    /// ```
+    #[must_use]
+    pub fn all_in(text: &[u8]) -> Vec<Self> {
+        let mut seen = HashSet::new();
+        let candidates = text.windows(KEY_LEN).filter(|window| window.starts_with(b"pet_"));
+        let keys = candidates.filter_map(|window| Self::parse(std::str::from_utf8(window).ok()?));
+        keys.filter(|key| seen.insert(key.0)).collect()
     }
 
     /// Returns `true` if a key or a token of an operator may begin anywhere in the text, which then must not
@@ -263,6 +279,25 @@ impl fmt::Debug for ApiKey {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyDigest(pub [u8; 32]);
 
+impl KeyDigest {
+    /// Returns the digest as 64 hexadecimal digits.
+    #[must_use]
+    pub fn to_hex(self) -> String {
+        self.0.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
+    }
+
+    /// Parses what [`to_hex`](Self::to_hex) returns.
+    #[must_use]
+    pub fn from_hex(hex: &str) -> Option<Self> {
+        let mut digest = [0; 32];
+        for (index, byte) in digest.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(hex.get(2 * index..2 * index + 2)?, 16).ok()?;
+        }
+        let digest = Self(digest);
+        (digest.to_hex() == hex).then_some(digest)
+    }
+}
+
 /// Omits the digest: it is not secret, but does not belong in a log either.
 impl fmt::Debug for KeyDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -344,6 +379,28 @@ mod tests {
         }
         for text in ["", "pet_live", "pet-live-key", "pet_dead_key", "checkout-66"] {
             assert!(!ApiKey::begins_in(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_whole_key_in_a_text_is_found_once() {
+        let [one, two] = Environment::ALL.map(ApiKey::generate);
+        let (first, second) = (one.expose(), two.expose());
+        let text = format!("é=pet_{second}x{first}{second}\npet_live_{} {}", &first[..44], &second[1..]);
+        let bytes = [b"\xff", text.as_bytes(), b"\xff"].concat();
+        let found: Vec<_> = ApiKey::all_in(&bytes).iter().map(|key| key.expose().to_owned()).collect();
+        assert_eq!(found, [second, first]);
+        assert!(ApiKey::all_in(b"").is_empty() && ApiKey::all_in(&second.as_bytes()[..44]).is_empty());
+    }
+
+    #[test]
+    fn a_digest_is_read_as_it_is_written_and_in_no_other_form() {
+        let digest = ApiKey::generate(Environment::Production).digest();
+        let hex = digest.to_hex();
+        assert_eq!(KeyDigest::from_hex(&hex), Some(digest));
+        for other in ["", &hex[1..], &format!("{hex}0"), &hex.to_uppercase(), &format!("+{}", &hex[1..]), "é"]
+        {
+            assert!(other == hex || KeyDigest::from_hex(other).is_none(), "{other}");
         }
     }
 

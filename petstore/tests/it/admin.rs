@@ -5,6 +5,7 @@ mod check;
 mod command_line;
 mod commands;
 mod console;
+mod keys;
 mod limits;
 mod refusals;
 mod remote_commands;

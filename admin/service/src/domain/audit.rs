@@ -99,6 +99,7 @@ impl Audited for ApiKeyRecord {
             "createTime": self.created_at.to_string(),
             "expireTime": moment(self.expires_at),
             "revokeTime": moment(self.revoked_at),
+            "replaces": self.replaces.map(|id| id.to_string()),
         }))
     }
 }

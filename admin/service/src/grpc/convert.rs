@@ -152,11 +152,14 @@ pub(super) fn scope(access: i32, addresses: &[String]) -> Result<KeyScope> {
     Ok(KeyScope { is_read_only, addresses })
 }
 
-pub(super) fn key(key: &ApiKeyRecord, ban: Option<&Ban>, now: UnixMillis) -> pb::Key {
-    let environment = match key.environment {
+pub(super) const fn environment_of(environment: Environment) -> pb::Environment {
+    match environment {
         Environment::Production => pb::Environment::Production,
         Environment::Staging => pb::Environment::Staging,
-    };
+    }
+}
+
+pub(super) fn key(key: &ApiKeyRecord, ban: Option<&Ban>, now: UnixMillis) -> pb::Key {
     let access = if key.scope.is_read_only { pb::KeyAccess::Read } else { pb::KeyAccess::Full };
     let state = key.state(now);
     // A ban has no effect on a key that is refused anyway.
@@ -166,7 +169,7 @@ pub(super) fn key(key: &ApiKeyRecord, ban: Option<&Ban>, now: UnixMillis) -> pb:
         account: key.account.to_string(),
         account_id: key.account_id.0,
         label: key.label.as_ref().map(Remark::as_str).unwrap_or_default().to_owned(),
-        environment: environment.into(),
+        environment: environment_of(key.environment).into(),
         prefix: key.environment.key_prefix().to_owned(),
         last_four: key.last_four.clone(),
         state: state as i32,
@@ -177,6 +180,7 @@ pub(super) fn key(key: &ApiKeyRecord, ban: Option<&Ban>, now: UnixMillis) -> pb:
         ban: ban.map(|ban| self::ban(key.id, &key.account, ban)),
         access: access.into(),
         allowed_addresses: key.scope.addresses.written(),
+        replaces: key.replaces.map(|id| id.to_string()).unwrap_or_default(),
     }
 }
 

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use petstore_api_key::Environment;
+use petstore_api_key::{Environment, KeyDigest};
 use petstore_clock::UnixMillis;
-use petstore_core::accounts::{ApiKeyRecord, Ban, IssuedKey, KeyId, KeyProperties, NewExpiry, Remark};
+use petstore_core::accounts::{
+    ApiKeyRecord, Ban, IssuedKey, KeyId, KeyProperties, ListKeys, NewExpiry, Remark,
+};
 use petstore_proto::admin::v1::{
-    self as pb, CreateBanRequest, CreateBanResponse, CreateKeyRequest, CreateKeyResponse, GetKeyRequest,
-    GetKeyResponse, LiftBanRequest, LiftBanResponse, ListBansRequest, ListBansResponse, ListKeysRequest,
-    ListKeysResponse, RevokeKeyRequest, RevokeKeyResponse, RotateKeyRequest, RotateKeyResponse,
-    create_ban_request::End, create_key_request::Expiration, rotate_key_request::Expiration as NewExpiration,
+    self as pb, CreateBanRequest, CreateBanResponse, CreateKeyRequest, CreateKeyResponse, FindKeysRequest,
+    FindKeysResponse, FoundKey, GetKeyRequest, GetKeyResponse, LiftBanRequest, LiftBanResponse,
+    ListBansRequest, ListBansResponse, ListKeysRequest, ListKeysResponse, RevokeKeyRequest,
+    RevokeKeyResponse, RotateKeyRequest, RotateKeyResponse, create_ban_request::End,
+    create_key_request::Expiration, rotate_key_request::Expiration as NewExpiration,
 };
 
 use super::{caller::Call, convert};
@@ -49,18 +52,49 @@ pub(super) async fn get(call: Call, request: GetKeyRequest) -> Result<GetKeyResp
 }
 
 pub(super) async fn list(call: Call, request: ListKeysRequest) -> Result<ListKeysResponse> {
-    let tokens = PageTokens::new('k', &request.account);
-    let (size, after) =
-        convert::page(&tokens, request.page_size, &request.page_token, |position| position.parse().ok())?;
-    let account = call.account_id(&request.account).await?;
-    let (rows, total_size) = call.accounts().list_keys(account, after, size).await?;
+    let ListKeysRequest { page_size, page_token, account, unused_for, expiring_within } = request;
+    let tokens = match (unused_for, expiring_within) {
+        (None, None) => PageTokens::new('k', &account), // as release 1.0.0 has them
+        times => PageTokens::new('k', &(&account, times)),
+    };
+    let (size, after) = convert::page(&tokens, page_size, &page_token, |position| position.parse().ok())?;
+    let unused_for = unused_for.map(|time| convert::duration("unusedFor", time)).transpose()?;
+    let expiring_within =
+        expiring_within.map(|time| convert::duration("expiringWithin", time)).transpose()?;
+    let list = ListKeys {
+        size,
+        after,
+        account: call.account_id(&account).await?,
+        unused_since: unused_for.map(|time| call.now.minus(time)),
+        expiring_until: expiring_within.map(|time| call.now.plus(time).min(UnixMillis::LAST)),
+        now: call.now,
+    };
+    let (rows, total_size) = call.accounts().list_keys(list).await?;
     let (keys, next_page_token) = convert::cut(rows, size, &tokens, |last| last.id.to_string());
     let keys = with_bans(&call, &keys).await?;
     Ok(ListKeysResponse { keys, next_page_token, total_size })
 }
 
+pub(super) async fn find(call: Call, request: FindKeysRequest) -> Result<FindKeysResponse> {
+    /// Maximum number of digests in a request.
+    const MAX_DIGESTS: usize = 100;
+    let digests: Option<Vec<_>> =
+        request.digests.iter().map(|written| KeyDigest::from_hex(written)).collect();
+    let Some(digests) = digests.filter(|digests| digests.len() <= MAX_DIGESTS) else {
+        return Err(convert::refuse("digests", "must be at most 100, each of 64 hexadecimal digits"));
+    };
+    let found = call.accounts().find_keys(&digests).await?;
+    let (digests, keys): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+    let keys = digests.iter().zip(with_bans(&call, &keys).await?);
+    let environment = call.core.environment().map_or(pb::Environment::Unspecified, convert::environment_of);
+    Ok(FindKeysResponse {
+        keys: keys.map(|(digest, key)| FoundKey { digest: digest.to_hex(), key: Some(key) }).collect(),
+        environment: environment.into(),
+    })
+}
+
 /// Returns the keys with their bans in force.
-async fn with_bans(call: &Call, keys: &[ApiKeyRecord]) -> Result<Vec<pb::Key>> {
+pub(super) async fn with_bans(call: &Call, keys: &[ApiKeyRecord]) -> Result<Vec<pb::Key>> {
     let ids: Vec<KeyId> = keys.iter().map(|key| key.id).collect();
     let bans = call.accounts().bans_in_force(&ids, call.now).await?;
     let ban_of = |id| bans.iter().find(|(key_id, _)| *key_id == id).map(|(_, ban): &(KeyId, Ban)| ban);

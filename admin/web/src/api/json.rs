@@ -46,13 +46,29 @@ pub(super) fn set_members(
                 }
             },
             Some(field) => {
-                if let Some(value) = to_value(&field.kind(), value, &path, &mut faults) {
+                let value = match value.as_array().filter(|_| field.is_list()) {
+                    Some(items) => to_list(&field.kind(), items, &path, &mut faults),
+                    None if field.is_list() => {
+                        faults.push(format!("{path} must be an array"));
+                        None
+                    }
+                    None => to_value(&field.kind(), value, &path, &mut faults),
+                };
+                if let Some(value) = value {
                     message.set_field(field, value);
                 }
             }
         }
     }
     faults
+}
+
+/// Returns the value of a repeated field, or `None` and a fault for each item that is not of its kind.
+fn to_list(kind: &Kind, items: &[Json], path: &str, faults: &mut Vec<String>) -> Option<Value> {
+    let values = items.iter().enumerate();
+    let values = values.map(|(index, item)| to_value(kind, item, &format!("{path}[{index}]"), faults));
+    let values: Vec<_> = values.collect();
+    values.into_iter().collect::<Option<_>>().map(Value::List)
 }
 
 /// Returns `true` if another field of its `oneof` is set.

@@ -254,6 +254,43 @@ async fn key_material_is_in_no_message() {
 }
 
 #[tokio::test]
+async fn the_core_gets_digests_of_the_keys_in_a_text_and_no_key() {
+    const KEY: &str = "pet_live_0000000000000000000000000000001PRvVh";
+    let key = admin::Key { id: "7".into(), state: admin::KeyState::Revoked.into(), ..admin::Key::default() };
+    let digest = petstore_api_key::ApiKey::parse(KEY).unwrap().digest().to_hex();
+    let found = admin::FoundKey { digest: digest.clone(), key: Some(key) };
+    let environment = admin::Environment::Staging.into();
+    let tested = ApiUnderTest::answering(&admin::FindKeysResponse { keys: vec![found], environment });
+    let text = format!(r#"{{"text":"a {KEY}."}}"#);
+    let (status, body) = tested.send("POST", "/admin/v1/keys/find", &text).await;
+    let finding = &body["keys"][0];
+    assert_eq!((status, &finding["finding"], &finding["lastFour"]), (200, &json!("known"), &json!("RvVh")));
+    assert_eq!(finding.get("revokeCommand"), None, "the key is revoked already");
+    let (path, _, message) = tested.last::<admin::FindKeysRequest>();
+    assert_eq!((path.as_str(), message.digests), ("/petstore.admin.v1.AdminService/FindKeys", vec![digest]));
+
+    let tested = ApiUnderTest::answering(&admin::FindKeysResponse { keys: Vec::new(), environment });
+    let (_, body) = tested.send("POST", "/admin/v1/keys/find", &text).await;
+    assert_eq!(body["keys"][0]["finding"], "other_environment");
+    assert_eq!(
+        tested.send("POST", "/admin/v1/keys/find", r#"{"text":""}"#).await,
+        (200, json!({ "keys": [] }))
+    );
+    assert_eq!(tested.calls(), 2, "the core judges every caller");
+}
+
+#[test]
+fn a_list_in_a_request_names_the_item_that_is_wrong() {
+    let method = AdminMethod::find("FindKeys").unwrap();
+    assert!(method.read(&json!({ "digests": ["a", "b"] })).is_ok());
+    for (digests, fault) in
+        [(json!("a"), "digests must be an array"), (json!(["a", 5]), "digests[1] must be a string")]
+    {
+        assert_eq!(method.read(&json!({ "digests": digests })).unwrap_err(), fault);
+    }
+}
+
+#[tokio::test]
 async fn limits_are_shown_only_if_the_core_shows_the_account() {
     let tested = ApiUnderTest::answering(&admin::GetAccountResponse { account: Some(account()) });
     let (status, body) = tested.send("GET", "/admin/v1/accounts/shop/limits", "").await;

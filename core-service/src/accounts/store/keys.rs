@@ -4,12 +4,13 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use petstore_api_key::{ApiKey, Environment};
+use petstore_api_key::{ApiKey, Environment, KeyDigest};
 use petstore_clock::UnixMillis;
 use petstore_database::Session;
 use sea_orm::{
-    ActiveValue::Set, ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
-    sea_query::Expr,
+    ActiveValue::Set,
+    ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select, Value,
+    sea_query::{Expr, ExprTrait, Func},
 };
 
 use super::{
@@ -21,9 +22,9 @@ use super::{
     },
 };
 use crate::{
-    accounts::{Account, AccountId, AccountName, ApiKeyRecord, IssuedKey, KeyId, KeyProperties},
+    accounts::{Account, AccountId, AccountName, ApiKeyRecord, IssuedKey, KeyId, KeyProperties, ListKeys},
     columns::moment_column,
-    domain::{PageSize, PetStoreError, Violation},
+    domain::{PetStoreError, Violation},
 };
 
 mod resolve;
@@ -54,30 +55,78 @@ impl Accounts {
         self.database.all(find).await?.into_iter().map(|row| record(row, account.name.clone())).collect()
     }
 
-    /// Returns a page of keys after a position, of one account if it is given, newest first, with one more
-    /// than the page has. The first page includes the total.
+    /// Returns a page of keys, newest first, with one more than the page has. The first page includes the
+    /// total.
     ///
     /// # Errors
     ///
     /// If the database fails.
-    pub async fn list_keys(
-        &self,
-        account: Option<AccountId>,
-        after: Option<KeyId>,
-        size: PageSize,
-    ) -> Result<(Vec<ApiKeyRecord>, Option<i64>), PetStoreError> {
-        let of_account = account.map(|id| api_key::Column::AccountId.eq(id.0));
-        let find = api_key::Entity::find().filter(Condition::all().add_option(of_account));
-        let total = if after.is_none() { Some(self.database.count(find.clone()).await?) } else { None };
-        let after = after.map(|after| api_key::Column::Id.lt(after.to_string()));
+    pub async fn list_keys(&self, list: ListKeys) -> Result<(Vec<ApiKeyRecord>, Option<i64>), PetStoreError> {
+        let now = moment_column(list.now);
+        let expires = || api_key::Column::ExpiresAt.if_null(i64::MAX);
+        let is_active = Condition::all().add(api_key::Column::RevokedAt.is_null()).add(expires().gt(now));
+        let unused = list.unused_since.map(|since| {
+            let last_use = Func::coalesce([
+                Expr::col(api_key::Column::LastUsedAt.as_column_ref()),
+                Expr::col(api_key::Column::CreatedAt.as_column_ref()),
+            ]);
+            Expr::expr(last_use).lte(moment_column(since))
+        });
+        let expiring = list.expiring_until.map(|until| expires().lte(moment_column(until)));
+        let is_filtered = unused.is_some() || expiring.is_some();
+        let filters = Condition::all()
+            .add_option(list.account.map(|id| api_key::Column::AccountId.eq(id.0)))
+            .add_option(unused)
+            .add_option(expiring)
+            .add_option(is_filtered.then_some(is_active));
+        let find = api_key::Entity::find().filter(filters);
+        let total = if list.after.is_none() { Some(self.database.count(find.clone()).await?) } else { None };
+        let after = list.after.map(|after| api_key::Column::Id.lt(after.to_string()));
         let find = find
             .filter(Condition::all().add_option(after))
-            .find_also_related(account::Entity)
             .order_by_desc(api_key::Column::Id)
-            .limit(size.get() as u64 + 1);
+            .limit(list.size.get() as u64 + 1);
+        Ok((self.with_accounts(find).await?, total))
+    }
+
+    /// Returns the existing keys among those with these digests, each with its digest.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn find_keys(
+        &self,
+        digests: &[KeyDigest],
+    ) -> Result<Vec<(KeyDigest, ApiKeyRecord)>, PetStoreError> {
+        let digests = digests.iter().map(|digest| digest.0.to_vec());
+        let find = api_key::Entity::find()
+            .filter(api_key::Column::Digest.is_in(digests))
+            .find_also_related(account::Entity);
         let rows = self.database.read(move |db| Box::pin(find.clone().all(db))).await?;
-        let keys = rows.into_iter().map(|(row, account)| record(row, name_of(account)));
-        Ok((keys.collect::<Result<_, _>>()?, total))
+        let found = rows.into_iter().filter_map(|(row, account)| {
+            let digest = row.digest.as_slice().try_into().ok()?; // of 32 bytes
+            Some(record(row, name_of(account)).map(|key| (KeyDigest(digest), key)))
+        });
+        found.collect()
+    }
+
+    /// Returns the newest key that replaces this one, if any does.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn successor_of(&self, id: KeyId) -> Result<Option<ApiKeyRecord>, PetStoreError> {
+        let find = api_key::Entity::find()
+            .filter(api_key::Column::Replaces.eq(id.to_string()))
+            .order_by_desc(api_key::Column::Id);
+        Ok(self.with_accounts(find).await?.into_iter().next())
+    }
+
+    /// Returns the keys that the query finds, with the names of their accounts.
+    async fn with_accounts(&self, find: Select<api_key::Entity>) -> Result<Vec<ApiKeyRecord>, PetStoreError> {
+        let find = find.find_also_related(account::Entity);
+        let rows = self.database.read(move |db| Box::pin(find.clone().all(db))).await?;
+        rows.into_iter().map(|(row, account)| record(row, name_of(account))).collect()
     }
 
     /// Returns the key with this identifier.
@@ -86,10 +135,8 @@ impl Accounts {
     ///
     /// [`PetStoreError::KeyNotFound`], or the store's error.
     pub async fn find_key(&self, id: KeyId) -> Result<ApiKeyRecord, PetStoreError> {
-        let find = api_key::Entity::find_by_id(id.to_string()).find_also_related(account::Entity);
-        let found = self.database.read(move |db| Box::pin(find.clone().all(db))).await?.pop();
-        let (row, account) = found.ok_or(PetStoreError::KeyNotFound(id.to_string()))?;
-        record(row, name_of(account))
+        let found = self.with_accounts(api_key::Entity::find_by_id(id.to_string())).await?.pop();
+        found.ok_or(PetStoreError::KeyNotFound(id.to_string()))
     }
 }
 
@@ -141,6 +188,7 @@ pub async fn insert(
         label: Set(label.map(|label| label.as_str().to_owned())),
         access: Set(access),
         allowed_addresses: Set(allowed_addresses),
+        replaces: Set(None),
     };
     record(api_key::Entity::insert(row).exec_with_returning(transaction).await?, account)
 }
@@ -160,7 +208,7 @@ pub async fn revoke(
     let mut after = before.clone();
     if before.revoked_at.is_none() {
         touch(transaction, before.account_id.0, now).await?;
-        set_moment(transaction, id, api_key::Column::RevokedAt, now).await?;
+        set(transaction, id, api_key::Column::RevokedAt, moment_column(now)).await?;
         after.revoked_at = Some(now);
     }
     Ok((before, after))
@@ -186,10 +234,12 @@ pub async fn replace(
     touch(transaction, old.account_id.0, now).await?;
     let end = now.plus(grace);
     let end = old.expires_at.map_or(end, |expires_at| expires_at.min(end));
-    set_moment(transaction, old.id, api_key::Column::ExpiresAt, end).await?;
+    set(transaction, old.id, api_key::Column::ExpiresAt, moment_column(end)).await?;
     let (key, account) = (ApiKey::generate(old.environment), old.account.clone());
     let properties = KeyProperties { label: old.label.clone(), scope: old.scope.clone(), expires_at };
     let record = insert(transaction, old.account_id, account, &key, properties, now).await?;
+    set(transaction, record.id, api_key::Column::Replaces, old.id.to_string()).await?;
+    let record = ApiKeyRecord { replaces: Some(old.id), ..record };
     Ok((IssuedKey { record, key }, ApiKeyRecord { expires_at: Some(end), ..old.clone() }))
 }
 
@@ -213,14 +263,14 @@ pub async fn find(transaction: &Session, id: KeyId) -> Result<ApiKeyRecord, PetS
     record(row, name_of(account))
 }
 
-async fn set_moment(
+async fn set(
     transaction: &Session,
     id: KeyId,
     column: api_key::Column,
-    moment: UnixMillis,
+    value: impl Into<Value>,
 ) -> Result<(), PetStoreError> {
     api_key::Entity::update_many()
-        .col_expr(column, Expr::value(moment_column(moment)))
+        .col_expr(column, Expr::value(value))
         .filter(api_key::Column::Id.eq(id.to_string()))
         .exec(transaction)
         .await?;

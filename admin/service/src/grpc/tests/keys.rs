@@ -1,5 +1,7 @@
 //! Keys and their bans.
 
+use petstore_proto::internal::v1::{KeyUse, ReportUsageRequest, ReportUseRequest, UsageRow};
+
 use super::*;
 
 #[tokio::test]
@@ -118,4 +120,214 @@ async fn bans_are_listed_newest_first_page_by_page() {
     assert_eq!(admin.list_bans(pb::ListBansRequest::default()).await.unwrap().into_inner().bans.len(), 2);
     shop.hand.advance(Duration::from_mins(1));
     assert!(admin.list_bans(pb::ListBansRequest::default()).await.unwrap().into_inner().bans.is_empty());
+}
+
+const MINUTE: Duration = Duration::from_mins(1);
+const HOUR: Duration = Duration::from_hours(1);
+const DAY: Duration = Duration::from_hours(24);
+
+fn lasting(time: Duration) -> prost_types::Duration {
+    prost_types::Duration::try_from(time).unwrap()
+}
+
+async fn listed(
+    admin: &mut Admin,
+    unused_for: Option<Duration>,
+    expiring_within: Option<Duration>,
+) -> Vec<String> {
+    let list = pb::ListKeysRequest {
+        account: "acme".into(),
+        unused_for: unused_for.map(lasting),
+        expiring_within: expiring_within.map(lasting),
+        page_size: 1,
+        ..Default::default()
+    };
+    let mut found = Vec::new();
+    let mut page_token = String::new();
+    loop {
+        let page =
+            admin.list_keys(pb::ListKeysRequest { page_token, ..list.clone() }).await.unwrap().into_inner();
+        let total = page.total_size;
+        found.extend(page.keys.into_iter().map(|key| key.label));
+        if page.next_page_token.is_empty() {
+            assert!(found.len() > 1 || total == Some(found.len().try_into().unwrap()), "{found:?} {total:?}");
+            return found;
+        }
+        page_token = page.next_page_token;
+    }
+}
+
+#[tokio::test]
+async fn keys_are_listed_by_how_long_they_are_unused_and_how_soon_they_expire() {
+    let shop = Shop::open().await;
+    let mut admin = local(&shop);
+    admin.create_account(new_account("acme")).await.unwrap();
+    for (label, ttl) in
+        [("forever", None), ("week", Some(7 * DAY)), ("month", Some(30 * DAY)), ("revoked", Some(7 * DAY))]
+    {
+        let expiration = ttl.map(lasting).map(pb::create_key_request::Expiration::Ttl);
+        let new = pb::CreateKeyRequest { label: label.into(), expiration, ..new_key("acme") };
+        let key = admin.create_key(new).await.unwrap().into_inner().key.unwrap();
+        if label == "revoked" {
+            admin.revoke_key(pb::RevokeKeyRequest { key_id: key.id }).await.unwrap();
+        }
+        shop.hand.advance(HOUR);
+    }
+    let all = ["revoked", "month", "week", "forever"];
+    assert_eq!(listed(&mut admin, None, None).await, all);
+    assert_eq!(listed(&mut admin, None, Some(7 * DAY)).await, ["week"]);
+    assert_eq!(listed(&mut admin, None, Some(30 * DAY)).await, ["month", "week"]);
+    assert_eq!(listed(&mut admin, None, Some(HOUR)).await, [""; 0]);
+    // A key counts as unused from its creation on.
+    assert_eq!(listed(&mut admin, Some(3 * HOUR), None).await, ["week", "forever"]);
+    assert_eq!(listed(&mut admin, Some(3 * HOUR), Some(7 * DAY)).await, ["week"]);
+    assert_eq!(listed(&mut admin, Some(5 * HOUR), None).await, [""; 0]);
+    shop.hand.advance(7 * DAY);
+    assert_eq!(
+        listed(&mut admin, Some(DAY), None).await,
+        ["month", "forever"],
+        "an expired key is not active"
+    );
+    assert_eq!(listed(&mut admin, None, Some(90 * DAY)).await, ["month"]);
+
+    let first = pb::ListKeysRequest { unused_for: Some(lasting(DAY)), page_size: 1, ..Default::default() };
+    let page_token = admin.list_keys(first.clone()).await.unwrap().into_inner().next_page_token;
+    let other = pb::ListKeysRequest { unused_for: Some(lasting(HOUR)), page_token, ..first };
+    assert_eq!(reason(&admin.list_keys(other).await.unwrap_err()), "INVALID_CURSOR");
+    let negative = Some(prost_types::Duration { seconds: -1, nanos: 0 });
+    let refused =
+        admin.list_keys(pb::ListKeysRequest { expiring_within: negative, ..Default::default() }).await;
+    assert_eq!(reason(&refused.unwrap_err()), "INVALID_PARAMETER");
+}
+
+#[tokio::test]
+async fn keys_are_found_by_their_digests_in_any_state() {
+    let shop = Shop::open().await;
+    let mut admin = local(&shop);
+    admin.create_account(new_account("acme")).await.unwrap();
+    let [kept, revoked] = [
+        admin.create_key(new_key("acme")).await.unwrap().into_inner(),
+        admin.create_key(new_key("acme")).await.unwrap().into_inner(),
+    ];
+    let id = revoked.key.unwrap().id;
+    admin.revoke_key(pb::RevokeKeyRequest { key_id: id.clone() }).await.unwrap();
+    let digest = |key: &str| ApiKey::parse(key).unwrap().digest().to_hex();
+    let unknown = digest("pet_live_0000000000000000000000000000001PRvVh");
+    let digests = vec![digest(&kept.api_key), unknown, digest(&revoked.api_key)];
+    let found = admin.find_keys(pb::FindKeysRequest { digests: digests.clone() }).await.unwrap().into_inner();
+    let mut found: Vec<_> = found.keys.into_iter().map(|it| (it.digest, it.key.unwrap())).collect();
+    found.sort_by_key(|(_, key)| key.state);
+    let states: Vec<_> = found.iter().map(|(digest, key)| (digest, key.id.as_str(), key.state())).collect();
+    let kept = kept.key.unwrap().id;
+    assert_eq!(
+        states,
+        [
+            (&digests[0], kept.as_str(), pb::KeyState::Active),
+            (&digests[2], id.as_str(), pb::KeyState::Revoked)
+        ]
+    );
+    assert_eq!(admin.find_keys(pb::FindKeysRequest::default()).await.unwrap().into_inner().keys, []);
+    let refused = [vec![digests[0].clone(); 101], vec!["ab".into()], vec![digests[0].to_uppercase()]];
+    for digests in refused {
+        let refused = admin.find_keys(pb::FindKeysRequest { digests }).await.unwrap_err();
+        assert_eq!(reason(&refused), "INVALID_PARAMETER");
+    }
+    let actions: Vec<_> = events(&mut admin).await.into_iter().map(|event| event.action).collect();
+    assert!(!actions.contains(&"FindKeys".to_owned()), "{actions:?}");
+}
+
+/// Reports one request with a key at the current time, as a gateway does.
+async fn used(shop: &Shop, key: &pb::Key, number: i64) {
+    let minute = i64::try_from(shop.core.clock().now().as_secs() / 60).unwrap();
+    let row = UsageRow {
+        account_id: key.account_id,
+        key_id: key.id.clone(),
+        minute,
+        succeeded: 1,
+        ..Default::default()
+    };
+    let report =
+        ReportUsageRequest { reporter: "gateway".into(), number, requests: vec![row], ..Default::default() };
+    reports(shop).report_usage(report).await.unwrap();
+    let last_use = KeyUse { key_id: key.id.clone(), last_used_at_ms: shop.core.clock().now().as_i64() };
+    shop.keys().report_use(ReportUseRequest { uses: vec![last_use] }).await.unwrap();
+}
+
+async fn handover(admin: &mut Admin, key: &pb::Key) -> (pb::HandoverState, String) {
+    let asked = pb::GetKeyHandoverRequest { key_id: key.id.clone() };
+    let answer = admin.get_key_handover(asked).await.unwrap().into_inner();
+    (answer.state(), answer.sentence)
+}
+
+#[tokio::test]
+async fn a_rotation_is_seen_through_until_the_old_key_is_silent_for_a_day() {
+    let shop = Shop::open().await;
+    let mut admin = local(&shop);
+    admin.create_account(new_account("acme")).await.unwrap();
+    let first = admin.create_key(new_key("acme")).await.unwrap().into_inner().key.unwrap();
+    let (state, sentence) = handover(&mut admin, &first).await;
+    assert_eq!(state, pb::HandoverState::NotRotated, "{sentence}");
+    shop.hand.advance(HOUR);
+    used(&shop, &first, 1).await;
+    let rotation = pb::RotateKeyRequest {
+        key_id: first.id.clone(),
+        grace: Some(lasting(30 * DAY)),
+        ..Default::default()
+    };
+    let second = admin.rotate_key(rotation).await.unwrap().into_inner().key.unwrap();
+    assert_eq!(second.replaces, first.id);
+    let event = events(&mut admin).await.remove(0);
+    assert!(event.after_json.contains(&format!(r#""replaces":"{}""#, first.id)), "{event:?}");
+    for key in [&first, &second] {
+        assert_eq!(
+            handover(&mut admin, key).await,
+            (
+                pb::HandoverState::NotYetSafe,
+                "new key never used, old key last used 0 s ago (100 % of requests in the last hour): not yet \
+                 safe to revoke, no client has the new key"
+                    .to_owned()
+            )
+        );
+    }
+    shop.hand.advance(MINUTE);
+    for number in 2..9 {
+        used(&shop, &second, number).await;
+        shop.hand.advance(MINUTE);
+    }
+    let (state, sentence) = handover(&mut admin, &second).await;
+    assert_eq!(state, pb::HandoverState::NotYetSafe);
+    assert_eq!(
+        sentence,
+        "new key first used 2027-01-15T09:01:00Z, old key last used 8 min ago (13 % of requests in the last \
+         hour): not yet safe to revoke, safe if it stays unused until 2027-01-16T09:00:00Z"
+    );
+    // The day since the last use with the old key is over 8 minutes earlier than a day from now.
+    shop.hand.advance(Duration::from_mins(24 * 60 - 9) + Duration::from_millis(59_999));
+    assert_eq!(handover(&mut admin, &first).await.0, pb::HandoverState::NotYetSafe);
+    shop.hand.advance(Duration::from_millis(1));
+    let (state, sentence) = handover(&mut admin, &first).await;
+    assert_eq!(
+        (state, sentence.as_str()),
+        (
+            pb::HandoverState::Safe,
+            "new key last used 23 h ago, old key last used 1 d ago (0 % of requests in the last \
+             hour): safe to revoke"
+        )
+    );
+
+    // A key in the middle is judged as the old one of its last rotation.
+    let rotation = pb::RotateKeyRequest { key_id: second.id.clone(), ..Default::default() };
+    let third = admin.rotate_key(rotation).await.unwrap().into_inner().key.unwrap();
+    let middle = pb::GetKeyHandoverRequest { key_id: second.id.clone() };
+    let middle = admin.get_key_handover(middle).await.unwrap().into_inner();
+    let ids = [middle.old_key.unwrap().id, middle.new_key.unwrap().id];
+    assert_eq!(ids, [second.id.clone(), third.id.clone()]);
+    admin.revoke_key(pb::RevokeKeyRequest { key_id: third.id.clone() }).await.unwrap();
+    let (state, sentence) = handover(&mut admin, &second).await;
+    assert_eq!(state, pb::HandoverState::NotYetSafe, "without a valid new key");
+    assert!(sentence.ends_with("not yet safe to revoke, the new key is revoked"), "{sentence}");
+    admin.revoke_key(pb::RevokeKeyRequest { key_id: first.id.clone() }).await.unwrap();
+    let (state, sentence) = handover(&mut admin, &first).await;
+    assert_eq!(state, pb::HandoverState::Ended);
+    assert!(sentence.ends_with(": the old key is revoked already"), "{sentence}");
 }

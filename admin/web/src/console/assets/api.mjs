@@ -75,6 +75,8 @@ export const getKey = (id) => get(at("keys", id));
 export const createKey = (account, { label, ttl, access, addresses }) => request("POST", at("accounts", account, "keys"), { label, access, allowedAddresses: addresses.split(/[\s,]+/).filter(Boolean), ...(ttl !== "never" && { ttl }) });
 export const rotateKey = (id, { grace, ttl }) => request("POST", at("keys", id, "rotate"), { grace, ...(ttl === "never" ? { never: true } : ttl && { ttl }) });
 export const revokeKey = (id) => request("POST", at("keys", id, "revoke"));
+export const getKeyHandover = (id) => get(at("keys", id, "handover"));
+export const findKeys = (text) => request("POST", at("keys", "find"), { text });
 export const banKey = (id, reason, duration) => request("POST", at("keys", id, "ban"), { reason, duration });
 export const liftBan = (id) => request("DELETE", at("keys", id, "ban"));
 export const listBans = (filters) => get(at("bans"), filters);

@@ -1,13 +1,13 @@
 // One key: its data, its requests, and the actions on it.
 
-import { banKey, getKey, getUsage, liftBan, revokeKey, rotateKey } from "./api.mjs";
+import { banKey, getKey, getKeyHandover, getUsage, liftBan, revokeKey, rotateKey } from "./api.mjs";
 import { filledIn, requestChart } from "./chart.mjs";
 import { EXPIRIES, keyAccess } from "./account.mjs";
 import { ask, showSecret } from "./dialog.mjs";
 import { element } from "./element.mjs";
 import { capitalized, date, hour, isActive, keyName, moment, word } from "./format.mjs";
 import { banOrigin } from "./keys.mjs";
-import { accountLink, details, field, head, isBanned, keyStateTag, link, missing, orProblem, panel, unlessMissing } from "./view.mjs";
+import { accountLink, details, field, head, isBanned, keyLink, keyStateTag, link, missing, orProblem, panel, unlessMissing } from "./view.mjs";
 
 const HALF_HOUR = 1_800_000;
 const DURATIONS = [["3600", "1 hour"], ["86400", "1 day"], ["604800", "7 days"], ["2592000", "30 days"]];
@@ -16,7 +16,7 @@ const GRACES = [["86400", "24 hours"], ["0", "not at all: the old key expires at
 export async function keyPage({ subject: id, isAdmin, again }) {
   const key = await getKey(id).catch(unlessMissing);
   if (!key) return missing("There is no such key", ["No key has the identifier ", element("code", {}, id), ". Keys are never removed, so the identifier may be misspelt."], link("/console/keys", "All keys"));
-  const day = await orProblem(lastDay(id));
+  const [day, handover] = await Promise.all([orProblem(lastDay(id)), handoverOf(id).catch(orNothing)]);
   const actions = isAdmin && isActive(key) && [
     button("Rotate", () => rotate(key, again)),
     key.ban ? button("Lift ban", () => lift(key, again)) : button("Ban", () => ban(key, again), "danger"),
@@ -38,9 +38,11 @@ export async function keyPage({ subject: id, isAdmin, again }) {
         ["Last used", moment(key.lastUseTime)],
         ["Expires", moment(key.expireTime)],
         key.revokeTime && ["Revoked", moment(key.revokeTime)],
+        key.replaces && ["Replaces", keyLink(key.replaces)],
       ]),
       element("p", {}, link(`/console/refusals?subject=${encodeURIComponent(id)}`, "Refusals"), " · ", link(`/console/audit?key=${encodeURIComponent(id)}`, "Changes by operators")),
     ),
+    handover && panel("Handover", handover),
     panel("The last 24 hours", day),
   ];
 }
@@ -54,6 +56,18 @@ async function lastDay(keyId) {
   const { periods = [] } = await getUsage({ keyId, interval: "minute", startTime: new Date(first).toISOString() });
   return requestChart("Requests by half an hour, UTC", filledIn(periods, { first, length: HALF_HOUR, count: 48, label: hour }));
 }
+
+// Whether the old key of a rotation may be revoked; nothing for a key that was not rotated.
+async function handoverOf(id) {
+  const { sentence, oldKey, newKey } = await getKeyHandover(id);
+  return newKey && [element("p", {}, `${capitalized(sentence)}.`), details([["Old key", keyLink(oldKey.id)], ["New key", keyLink(newKey.id)]])];
+}
+
+// A core of 1.0.0 knows no handover.
+const orNothing = (error) => {
+  if (error.status === 401) throw error;
+  return null;
+};
 
 const named = (key) => `${keyName(key)} of ${key.account}`;
 

@@ -5,17 +5,24 @@ import { filters } from "./accounts.mjs";
 import { listBans, listKeys } from "./api.mjs";
 import { element } from "./element.mjs";
 import { moment, word } from "./format.mjs";
-import { accountLink, field, growingTable, head, shortKeyLink } from "./view.mjs";
+import { accountLink, field, growingTable, head, link, shortKeyLink } from "./view.mjs";
+
+const TIMES = [["", "any"], ["1d", "1 day"], ["7d", "7 days"], ["30d", "30 days"], ["90d", "90 days"]];
 
 export async function keysPage({ parameters }) {
-  const account = parameters.get("account") ?? "";
+  const [account, unusedFor, expiringWithin] = ["account", "unusedFor", "expiringWithin"].map((each) => parameters.get(each) ?? "");
   const load = async (pageToken) => {
-    const { keys = [], nextPageToken, totalSize } = await listKeys({ account, pageSize: 50, pageToken });
+    const { keys = [], nextPageToken, totalSize } = await listKeys({ account, unusedFor, expiringWithin, pageSize: 50, pageToken });
     return { rows: keys, next: nextPageToken, total: totalSize };
   };
   const [name, ...others] = KEY_COLUMNS;
   const columns = [name, ["Account", (key) => accountLink(key.account)], ...others];
-  return [head("Keys"), filters(field("Account", "account", { type: "search", value: account })), section("Keys found", await growingTable(columns, load, { nothing: "No key matches." }))];
+  const found = filters(
+    field("Account", "account", { type: "search", value: account }),
+    field("Active, unused for", "unusedFor", { options: TIMES, value: unusedFor }),
+    field("Active, expiring within", "expiringWithin", { options: TIMES, value: expiringWithin }),
+  );
+  return [head("Keys", { actions: [link("/console/find-keys", "Whose key is this?")] }), found, section("Keys found", await growingTable(columns, load, { nothing: "No key matches." }))];
 }
 
 export async function bansPage() {

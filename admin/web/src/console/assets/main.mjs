@@ -6,6 +6,7 @@ import { currentOperator, signOut } from "./api.mjs";
 import { auditPage } from "./audit.mjs";
 import { element, present } from "./element.mjs";
 import { time, word } from "./format.mjs";
+import { findPage } from "./find.mjs";
 import { keyPage } from "./key.mjs";
 import { bansPage, keysPage } from "./keys.mjs";
 import { operatorsPage } from "./operators.mjs";
@@ -21,6 +22,7 @@ const PAGES = [
   { pattern: /^\/console\/accounts$/, page: accountsPage, title: "Accounts", href: "/console/accounts" },
   { pattern: /^\/console\/accounts\/([^/]+)$/, page: accountPage, title: "Account" },
   { pattern: /^\/console\/keys$/, page: keysPage, title: "Keys", href: "/console/keys" },
+  { pattern: /^\/console\/find-keys$/, page: findPage, title: "Whose key is this?" },
   { pattern: /^\/console\/keys\/([^/]+)$/, page: keyPage, title: "Key" },
   { pattern: /^\/console\/bans$/, page: bansPage, title: "Bans in force", href: "/console/bans", inNavigation: "Bans" },
   { pattern: /^\/console\/refusals$/, page: refusalsPage, title: "Why was a request refused?", href: "/console/refusals", inNavigation: "Refusals" },

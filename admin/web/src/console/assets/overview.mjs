@@ -1,14 +1,16 @@
 // The state of the service: the last hour, this gateway, bans, deprecated calls. The gateway's own data is shown even
 // while the core is away.
 
-import { getHealth, getOverview, listBans, listDeprecatedUse } from "./api.mjs";
+import { getHealth, getOverview, listBans, listDeprecatedUse, listKeys } from "./api.mjs";
 import { requestChart } from "./chart.mjs";
 import { element } from "./element.mjs";
-import { capitalized, date, hour, moment, number, time, word } from "./format.mjs";
-import { accountLink, details, head, link, panel, shortKeyLink, table, tag } from "./view.mjs";
+import { capitalized, date, hour, keyName, moment, number, time, word } from "./format.mjs";
+import { accountLink, details, head, keyLink, link, panel, shortKeyLink, table, tag } from "./view.mjs";
 
 export async function overviewPage() {
-  const [busy, banned, deprecated, gateway] = await Promise.all([getOverview(), listBans({ pageSize: 5 }), listDeprecatedUse(), getHealth()].map(settled));
+  const [busy, banned, deprecated, gateway, expiring, unused] = await Promise.all(
+    [getOverview(), listBans({ pageSize: 5 }), listDeprecatedUse(), getHealth(), listKeys({ expiringWithin: "7d", pageSize: 5 }), listKeys({ unusedFor: "30d", pageSize: 5 })].map(settled),
+  );
   if (gateway.error?.status === 0) throw gateway.error; // the gateway is away, so nothing is known
   const asOf = element("p", { class: "note" }, `As of ${time(new Date())}. Updates every 10 seconds.`);
   const failure = [busy, banned, deprecated].find(({ error }) => error)?.error;
@@ -23,6 +25,8 @@ export async function overviewPage() {
       panel("Requests to this gateway", shown(gateway, ({ requests }) => (requests ? ownCounts(requests) : nothing("Not known now.")))),
       panel("Health of this gateway", shown(gateway, health)),
       panel("Bans in force", shown(banned, bans)),
+      panel("Keys that expire within 7 days", shown(expiring, keysIn("expiringWithin=7d", ["Expires", (key) => moment(key.expireTime)]))),
+      panel("Keys unused for 30 days", shown(unused, keysIn("unusedFor=30d", ["Last used", (key) => moment(key.lastUseTime)]))),
       panel("Calls of deprecated operations", shown(deprecated, deprecatedUse)),
     ),
   ];
@@ -109,6 +113,15 @@ function bans({ bans = [], nextPageToken }) {
     nextPageToken && element("p", {}, link("/console/bans", "All bans")),
   ];
 }
+
+// The newest keys that match, and a link to all.
+const keysIn = (query, column) => ({ keys = [], totalSize }) =>
+  keys.length === 0
+    ? nothing("None.")
+    : [
+        table([["Key", (key) => keyLink(key.id, keyName(key))], ["Account", (key) => accountLink(key.account)], column], keys),
+        element("p", {}, link(`/console/keys?${query}`, `All ${number(totalSize ?? keys.length)}`)),
+      ];
 
 function deprecatedUse({ uses = [] }) {
   if (uses.length === 0) return nothing("None within the last 30 days.");

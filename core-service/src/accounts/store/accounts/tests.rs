@@ -6,7 +6,7 @@ use petstore_proto::internal::v1::ResolvedKey;
 
 use super::*;
 use crate::{
-    accounts::{ApiKeyRecord, IssuedKey, KeyId, KeyState, Quota},
+    accounts::{ApiKeyRecord, IssuedKey, KeyId, KeyState, ListKeys, Quota},
     domain::PageSize,
     store::{
         Store,
@@ -48,7 +48,15 @@ impl Shop {
 
     /// Returns every key, newest first.
     async fn keys(&self) -> Vec<ApiKeyRecord> {
-        self.store.accounts.list_keys(None, None, PageSize::MAX).await.unwrap().0
+        let all = ListKeys {
+            size: PageSize::MAX,
+            after: None,
+            account: None,
+            unused_since: None,
+            expiring_until: None,
+            now: START,
+        };
+        self.store.accounts.list_keys(all).await.unwrap().0
     }
 
     /// Returns every account, newest first.

@@ -25,6 +25,7 @@ pub(crate) struct Model {
     pub label: Option<String>,
     pub access: Option<String>,
     pub allowed_addresses: Option<String>,
+    pub replaces: Option<String>,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
@@ -62,5 +63,6 @@ pub(crate) fn record(row: Model, account: AccountName) -> Result<ApiKeyRecord, P
         expires_at: row.expires_at.map(stored_moment),
         revoked_at: row.revoked_at.map(stored_moment),
         last_used_at: row.last_used_at.map(stored_moment),
+        replaces: row.replaces.and_then(|id| id.parse().ok()),
     })
 }

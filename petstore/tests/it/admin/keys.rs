@@ -1,0 +1,185 @@
+//! Keys as operators look after them: found in a leaked text, followed through a rotation, filtered.
+
+use petstore_api_key::{ApiKey, Environment};
+use petstore_testkit::{Installation, Plan, Role, TestShop, eventually};
+use serde_json::{Value, json};
+
+use super::{REPORT_TIMEOUT, TwoMachines, api::operator};
+use crate::{ACCOUNT, key_of_new_account, only_key_id, petstore, serve};
+
+/// Keys that do not exist, one of each environment.
+const UNKNOWN: &str = "pet_live_0000000000000000000000000000001PRvVh";
+const OF_STAGING: &str = "pet_test_00000000000000000000000000000030gV5m";
+
+#[tokio::test]
+async fn the_owner_of_a_leaked_key_is_found_in_any_text() {
+    let installation = petstore();
+    let server = installation.start(&serve(&["--environment", "production", "--log-level", "trace"])).await;
+    let key = key_of_new_account(&installation).await;
+    let id = only_key_id(&installation, ACCOUNT).await;
+    let url = format!("http://{}", server.address("gRPC"));
+    let core = ["--core-url", &url, "--operator-token-file", super::FIRST_TOKEN];
+    let leak = format!("\0{key}{key}\u{fffd} key={UNKNOWN}&{OF_STAGING}\"pet_live_0 {}", &key[..44]);
+    let leak = [leak.as_bytes(), b"\xff\xfe"].concat();
+    let find = [["key", "find", "--output", "json"].as_slice(), &core].concat();
+    let found = installation.run_with_input(&find, &leak).await;
+    assert_eq!(found.code, Some(0), "{found:?}");
+    let findings = found.json()["keys"].clone();
+    let owner = [&findings[0]["key"]["account"], &findings[0]["key"]["id"], &findings[0]["key"]["state"]];
+    assert_eq!(owner, [&json!(ACCOUNT), &json!(id), &json!("active")], "{findings}");
+    assert_eq!(findings[0]["revokeCommand"], format!("petstore key revoke {id}"));
+    let others = json!([
+        { "prefix": "pet_live_", "lastFour": "RvVh", "finding": "unknown" },
+        { "prefix": "pet_test_", "lastFour": "gV5m", "finding": "other_environment" },
+    ]);
+    assert_eq!(json!(findings.as_array().unwrap()[1..]), others);
+
+    // The command does what it says, and a revoked key needs none.
+    let command: Vec<_> = findings[0]["revokeCommand"].as_str().unwrap().split(' ').skip(1).collect();
+    assert_eq!(installation.run(&command).await.code, Some(0));
+    let again = installation.run_with_input(&["key", "find"], &leak).await;
+    assert_eq!(again.code, Some(0), "{again:?}");
+    assert!(again.stdout.contains("revoked") && !again.stdout.contains("key revoke"), "{}", again.stdout);
+
+    let audit = installation.run(&["audit"]).await;
+    let ended = server.terminate().await;
+    for text in [&found.stdout, &found.stderr, &again.stdout, &audit.stdout, &ended.stdout, &ended.stderr] {
+        for secret in [&key[9..40], &UNKNOWN[9..40], &OF_STAGING[9..40]] {
+            assert!(!text.contains(secret), "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_text_without_a_key_of_the_service_has_exit_code_3() {
+    let installation = petstore();
+    installation.json(&["migrate", "up"]).await;
+    let key = key_of_new_account(&installation).await;
+    for (text, code) in [("", 3), ("no key", 3), (&key[1..], 3), (UNKNOWN, 3), (&key, 0)] {
+        let found = installation.run_with_input(&["key", "find"], text.as_bytes()).await;
+        assert_eq!(found.code, Some(code), "{found:?}");
+    }
+    let (largest, end) = (1024 * 1024, key.as_bytes());
+    let text = [vec![b'x'; largest - end.len()], end.to_vec()].concat();
+    assert_eq!(installation.run_with_input(&["key", "find"], &text).await.code, Some(0));
+    let larger = installation.run_with_input(&["key", "find"], &[b"x", text.as_slice()].concat()).await;
+    larger.assert_refused(2, &["stdin", "at most 1 MiB"]);
+    installation.run_with_input(&["key", "find", &key], b"").await.assert_refused(2, &[]);
+}
+
+#[tokio::test]
+async fn a_viewer_finds_owners_over_the_admin_api_and_a_stranger_does_not() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Free).await;
+    let admin = shop.admin();
+    let body = json!({ "text": format!("{UNKNOWN},{}", client.key()) }).to_string();
+    let stranger = admin.send("POST", "/admin/v1/keys/find", &[], body.clone()).await;
+    stranger.assert_error_body(401, "INVALID_OPERATOR_TOKEN");
+    let viewer = admin.with_header("authorization", &operator(&shop, "vera", Role::Viewer).await);
+    let found = viewer.send("POST", "/admin/v1/keys/find", &[], body).await;
+    found.assert_status(200);
+    let findings: Vec<Value> = found.json()["keys"].as_array().unwrap().clone();
+    let kinds: Vec<_> = findings.iter().map(|it| (&it["finding"], &it["lastFour"])).collect();
+    let last_four = json!(client.key()[41..]);
+    assert_eq!(kinds, [(&json!("unknown"), &json!("RvVh")), (&json!("known"), &last_four)]);
+    assert_eq!(findings[1]["key"]["state"], "active");
+    for body in ["", "{}", r#"{"text":5}"#, r#"{"texts":"x"}"#, r#"{"text":"x","more":1}"#] {
+        let refused = viewer.send("POST", "/admin/v1/keys/find", &[], body).await;
+        refused.assert_error_body(400, "INVALID_PARAMETER");
+    }
+    // As many keys as fit a body need several calls of the core.
+    let many: String =
+        (0..1_300).map(|_| ApiKey::generate(Environment::Production).expose().to_owned()).collect();
+    let found = viewer.send("POST", "/admin/v1/keys/find", &[], json!({ "text": many }).to_string()).await;
+    assert_eq!(found.json()["keys"].as_array().map(Vec::len), Some(1_300));
+}
+
+#[tokio::test]
+async fn a_rotation_is_followed_from_either_key() {
+    let installation = petstore();
+    let server = installation.start(&serve(&[])).await;
+    let old = key_of_new_account(&installation).await;
+    let id = only_key_id(&installation, ACCOUNT).await;
+    let unrotated = installation.run(&["key", "handover", &id]).await;
+    assert_eq!(unrotated.code, Some(3), "{unrotated:?}");
+    let rotated = installation.json(&["key", "rotate", &id]).await;
+    let (new_id, new) = (rotated["key"]["id"].as_str().unwrap(), rotated["apiKey"].as_str().unwrap());
+    assert_eq!((&rotated["key"]["replaces"], &rotated["oldKey"]["replaces"]), (&json!(id), &json!("")));
+
+    server.client(new).sends(3, "/v1/pets").await;
+    server.client(&old).get("/v1/pets").await.assert_status(200);
+    let seen = eventually(REPORT_TIMEOUT, async || {
+        // Usage is reported every few seconds.
+        let seen = installation.run(&["key", "handover", new_id]).await;
+        if seen.stdout.contains("(25 % of requests in the last hour)") { Ok(seen) } else { Err(seen.stdout) }
+    })
+    .await;
+    assert_eq!(seen.code, Some(4), "{seen:?}");
+    assert!(
+        seen.stdout.starts_with("new key first used 20") && seen.stdout.contains("not yet safe"),
+        "{seen:?}"
+    );
+    let of_old = installation.run(&["key", "handover", &id, "--output", "json"]).await;
+    let answer: Value = serde_json::from_str(&of_old.stdout).unwrap();
+    assert_eq!((of_old.code, &answer["newKey"]["id"]), (Some(4), &json!(new_id)));
+
+    installation.json(&["key", "revoke", &id]).await;
+    let ended = installation.run(&["key", "handover", new_id]).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.ends_with(": the old key is revoked already\n"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_rotation_whose_old_key_nobody_uses_is_safe_and_names_the_command() {
+    let installation = petstore();
+    let server = installation.start(&serve(&[])).await;
+    key_of_new_account(&installation).await;
+    let id = only_key_id(&installation, ACCOUNT).await;
+    let rotated = installation.json(&["key", "rotate", &id]).await;
+    server.client(rotated["apiKey"].as_str().unwrap()).get("/v1/pets").await.assert_status(200);
+    let safe = eventually(REPORT_TIMEOUT, async || {
+        let seen = installation.run(&["key", "handover", &id]).await;
+        if seen.code == Some(0) { Ok(seen) } else { Err(seen.stdout) }
+    })
+    .await;
+    let end = format!(", old key never used: safe to revoke\npetstore key revoke {id}\n");
+    assert!(safe.stdout.ends_with(&end), "{safe:?}");
+}
+
+#[tokio::test]
+async fn lists_show_keys_that_expire_soon_or_are_unused() {
+    let machines = TwoMachines::start().await;
+    let labels = async |flags: &[&str]| {
+        let list = ["key", "list", "--account", ACCOUNT, "--output", "json"];
+        let listed = machines.run(&[list.as_slice(), flags].concat()).await;
+        assert_eq!(listed.code, Some(0), "{listed:?}");
+        let keys = listed.json()["keys"].as_array().unwrap().clone();
+        keys.iter().map(|key| key["label"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    make_keys(&machines.service).await;
+    assert_eq!(labels(&[]).await, ["year", "day", "forever"]);
+    assert_eq!(labels(&["--expiring-within", "7d"]).await, ["day"]);
+    assert_eq!(labels(&["--unused-for", "1ms"]).await, ["year", "day", "forever"]);
+    assert_eq!(labels(&["--unused-for", "30d"]).await, [""; 0]);
+    assert_eq!(labels(&["--unused-for", "1ms", "--expiring-within", "400d"]).await, ["year", "day"]);
+    for wrong in [["--unused-for", "soon"], ["--expiring-within", "0d"]] {
+        machines.run(&[["key", "list"].as_slice(), &wrong].concat()).await.assert_refused(2, &[wrong[0]]);
+    }
+
+    let token = format!("Bearer {}", machines.service.read(super::FIRST_TOKEN).trim());
+    let admin = machines.server.admin().with_header("authorization", &token);
+    for path in ["/admin/v1/keys?expiringWithin=7d", "/admin/v1/accounts/acme/keys?expiringWithin=604800s"] {
+        let listed = admin.get(path).await.json();
+        assert_eq!((&listed["keys"][0]["label"], &listed["totalSize"]), (&json!("day"), &json!(1)), "{path}");
+    }
+    admin.get("/admin/v1/keys?unusedFor=soon").await.assert_error_body(400, "INVALID_PARAMETER");
+}
+
+async fn make_keys(installation: &Installation) {
+    installation.json(&["account", "create", ACCOUNT, "--plan", "free"]).await;
+    for (label, expiry) in [("forever", None), ("day", Some("1d")), ("year", Some("365d"))] {
+        let create = ["key", "create", "--account", ACCOUNT, "--label", label];
+        let expiry: Vec<_> = expiry.into_iter().flat_map(|time| ["--expires-in", time]).collect();
+        installation.json(&[create.as_slice(), &expiry].concat()).await;
+    }
+}
