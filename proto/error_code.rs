@@ -121,6 +121,7 @@ impl ErrorReason {
             Self::MethodNotAllowed          => (H::METHOD_NOT_ALLOWED, None, Never),
             Self::RequestTimeout            => (H::REQUEST_TIMEOUT, None, Backoff),
             Self::OperationRemoved          => (H::GONE, None, Never),
+            Self::OperationBrownout         => (H::GONE, None, Never),
             Self::BodyTooLarge              => (H::PAYLOAD_TOO_LARGE, Some(G::OutOfRange), Never),
             Self::UriTooLong                => (H::URI_TOO_LONG, None, Never),
             Self::UnsupportedMediaType      => (H::UNSUPPORTED_MEDIA_TYPE, Some(G::Unimplemented), Never),

@@ -5,10 +5,16 @@ use petstore_database::Schema;
 mod m0001_baseline;
 mod m0002_scope_of_keys;
 mod m0003_replaced_keys;
+mod m0004_brownouts;
 
 /// The schema of the store.
 pub const SCHEMA: Schema = Schema {
-    changes: &[m0001_baseline::CHANGE, m0002_scope_of_keys::CHANGE, m0003_replaced_keys::CHANGE],
+    changes: &[
+        m0001_baseline::CHANGE,
+        m0002_scope_of_keys::CHANGE,
+        m0003_replaced_keys::CHANGE,
+        m0004_brownouts::CHANGE,
+    ],
     program: "petstore",
     release: env!("CARGO_PKG_VERSION"),
     advisory_lock: i64::from_be_bytes(*b"petstore"),

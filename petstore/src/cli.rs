@@ -232,7 +232,7 @@ mod tests {
     }
 
     /// Flags that select what a command does. A variable would change that unnoticed.
-    const WITHOUT_VARIABLE: [&str; 33] = [
+    const WITHOUT_VARIABLE: [&str; 34] = [
         "help",
         "version",
         "yes",
@@ -245,6 +245,7 @@ mod tests {
         "expires-in",
         "grace",
         "for",
+        "from",
         "reason",
         "format",
         "strict",

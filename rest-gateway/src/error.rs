@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
-use petstore_clock::whole_secs;
+use petstore_clock::{UnixMillis, whole_secs};
 use petstore_core_client::{is_transport_failure, named_reason};
 use petstore_proto::{
     Retry, errors,
@@ -68,6 +68,11 @@ errors! {
         MethodNotAllowed { allow: String } => R::MethodNotAllowed,
         #[error("this operation was removed on 5 December 2030; use GET /v1/pets with status instead")]
         OperationRemoved => R::OperationRemoved,
+        #[error(
+            "this operation is off until {until}, as a rehearsal of its removal on 5 December 2030; use GET \
+             /v1/pets with status instead"
+        )]
+        OperationBrownout { until: UnixMillis } => R::OperationBrownout,
         #[error("send uncompressed UTF-8 JSON with Content-Type: application/json")]
         UnsupportedMediaType => R::UnsupportedMediaType,
         #[error("send the body uncompressed, without Content-Encoding")]

@@ -8,7 +8,7 @@ use petstore_client_address::TrustedProxies;
 use petstore_clock::Clock;
 use petstore_core_client::{CoreClient, CoreTransport, InProcessCalls};
 use petstore_key_cache::KeyResolver;
-use petstore_proto::INTERNAL_METHODS;
+use petstore_proto::{INTERNAL_METHODS, internal::v1::ListChangesResponse};
 use petstore_rate_limit::RateLimiter;
 use petstore_telemetry::{
     metrics::Collectors,
@@ -17,6 +17,7 @@ use petstore_telemetry::{
 };
 
 use crate::{
+    brownouts::Calendar,
     cors::CorsOrigin,
     early_reads::AccountReads,
     metrics::{Figures, Metrics},
@@ -65,6 +66,7 @@ pub(crate) struct GatewayState {
     pub(crate) clock: Clock,
     pub(crate) limiter: Arc<dyn RateLimiter>,
     pub(crate) keys: KeyResolver,
+    pub(crate) brownouts: Arc<Calendar>,
     pub(crate) early_reads: AccountReads,
     pub(crate) core: CoreClient,
     pub(crate) metrics: Metrics,
@@ -85,11 +87,16 @@ impl Gateway {
     ) -> Self {
         let core = CoreClient::new(core, in_process);
         let metrics = Metrics::default();
-        let named = Arc::clone(&limiter);
-        let name_limiter = move |installation: &str| named.set_installation(installation);
+        let (named, brownouts) = (Arc::clone(&limiter), Arc::<Calendar>::default());
+        let calendar = Arc::clone(&brownouts);
+        let on_changes = move |answer: &ListChangesResponse| {
+            named.set_installation(&answer.installation);
+            calendar.learn(answer);
+        };
         Self(Arc::new(GatewayState {
             settings,
-            keys: KeyResolver::new(core.transport().clone(), INTERNAL_METHODS, name_limiter, clock.clone()),
+            keys: KeyResolver::new(core.transport().clone(), INTERNAL_METHODS, on_changes, clock.clone()),
+            brownouts,
             early_reads: AccountReads::default(),
             limiter,
             usage: Arc::new(UsageCounter::new(core.transport().clone(), clock.clone())),

@@ -4,6 +4,7 @@
 //! answer) → `routes` (one handler per operation) → the core, over gRPC. Its answer returns the same way.
 
 mod administration;
+mod brownouts;
 pub mod bulk;
 mod core_calls;
 mod cors;

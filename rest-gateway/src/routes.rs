@@ -145,7 +145,8 @@ async fn get_usage(
     unknown.refuse()?;
     let (key, limits) = caller.limits.as_ref().ok_or(ApiError::Internal)?;
     let days = gateway.usage.days(&gateway.core, caller).await?;
-    Ok(json_response(StatusCode::OK, usage_body(key, limits, &days)))
+    let brownouts = gateway.brownouts.announced(caller.account_id, gateway.clock.now());
+    Ok(json_response(StatusCode::OK, usage_body(key, limits, &days, &brownouts)))
 }
 
 /// Returns the identifier in the path's last segment if it is an int64 in its canonical spelling, which has

@@ -32,6 +32,7 @@
 // In layers, the highest first: the commands, bulk, client, core_target, error. A module uses those after it.
 mod account;
 mod ban;
+mod brownout;
 mod bulk;
 mod client;
 mod core_target;
@@ -62,6 +63,8 @@ pub enum AdminVerb {
     Key(AdminCommand<key::KeyCommand>),
     /// Manage bans of API keys
     Ban(AdminCommand<ban::BanCommand>),
+    /// Rehearse the removal of getPet: plan and cancel periods in which it is refused
+    Brownout(AdminCommand<brownout::BrownoutCommand>),
     /// Show the usage and limits of an account
     Usage(reports::UsageSettings),
     /// Show the load of the last minutes over all accounts, and the reasons of refusals
@@ -86,6 +89,7 @@ impl AdminVerb {
             Self::Account(command) => account::run(command),
             Self::Key(command) => key::run(command),
             Self::Ban(command) => ban::run(command),
+            Self::Brownout(command) => brownout::run(command),
             Self::Usage(settings) => reports::usage(&settings),
             Self::Overview(settings) => reports::overview(&settings),
             Self::Operator(command) => operator::run(command),

@@ -15,6 +15,7 @@ use tower::util::MapRequestLayer;
 use crate::{domain::Role, store::AdminStore};
 
 mod accounts;
+mod brownouts;
 mod caller;
 mod convert;
 mod explain;
@@ -104,6 +105,9 @@ methods! {
     get_overview "GetOverview" Viewer GetOverviewRequest GetOverviewResponse usage::overview;
     list_deprecated_use "ListDeprecatedUse" Viewer ListDeprecatedUseRequest ListDeprecatedUseResponse
         usage::deprecated;
+    create_brownout "CreateBrownout" Admin CreateBrownoutRequest CreateBrownoutResponse brownouts::create;
+    cancel_brownout "CancelBrownout" Admin CancelBrownoutRequest CancelBrownoutResponse brownouts::cancel;
+    list_brownouts "ListBrownouts" Viewer ListBrownoutsRequest ListBrownoutsResponse brownouts::list;
     explain_refusal "ExplainRefusal" Viewer ExplainRefusalRequest ExplainRefusalResponse
         explain::explain;
     list_audit_events "ListAuditEvents" Viewer ListAuditEventsRequest ListAuditEventsResponse

@@ -15,6 +15,7 @@ use crate::{
 
 mod accounts;
 mod audit;
+mod brownouts;
 mod entity;
 mod keys;
 mod operators;

@@ -6,6 +6,7 @@ use petstore_database::Database;
 
 pub mod accounts;
 pub mod bans;
+pub mod brownouts;
 mod changes;
 mod entity;
 pub mod keys;
@@ -14,6 +15,7 @@ mod usage;
 
 pub use usage::MinutesOf;
 
+use brownouts::SentCalendar;
 use changes::Answered;
 
 /// The accounts and what belongs to them. Clones share the connections.
@@ -21,12 +23,13 @@ use changes::Answered;
 pub struct Accounts {
     database: Database,
     answered: Answered,
+    calendar: SentCalendar,
 }
 
 impl Accounts {
     /// Returns the accounts in this database.
     pub(crate) fn new(database: Database) -> Self {
-        Self { database, answered: Answered::default() }
+        Self { database, answered: Answered::default(), calendar: SentCalendar::default() }
     }
 
     /// Returns the accounts with this handle of their database.

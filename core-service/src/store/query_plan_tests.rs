@@ -31,11 +31,12 @@ const TABLES: [&str; 8] =
     ["pets", "orders", "create_requests", "accounts", "api_keys", "usage_days", "usage_minutes", "refusals"];
 
 /// Tables of which an installation has a few rows, or which only operators list.
-const SMALL_TABLES: [&str; 9] = [
+const SMALL_TABLES: [&str; 10] = [
     "imports",
     "revision",
     "installation",
     "bans",
+    "brownouts",
     "usage_reporters",
     "refusal_counts",
     "operators",

@@ -25,12 +25,13 @@
 //! use petstore_clock::Clock;
 //! use petstore_core_client::{CoreAddress, TracedTransport, connect};
 //! use petstore_key_cache::{KeyError, KeyResolver};
+//! use petstore_proto::internal::v1::ListChangesResponse;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
 //! let urls = vec!["http://127.0.0.1:1".to_owned()]; // no core listens there
 //! let core = connect(CoreAddress { urls, tls: None, token: None }).expect("a valid URL");
-//! let log_name = |name: &str| println!("the counters of {name}");
+//! let log_name = |answer: &ListChangesResponse| println!("the counters of {}", answer.installation);
 //! let keys = KeyResolver::new(TracedTransport::from(core), &[], log_name, Clock::system());
 //! tokio::spawn(keys.clone().keep_current(std::future::pending()));
 //!

@@ -8,7 +8,7 @@ use petstore_api_key::{ApiKey, KeyDigest};
 use petstore_client_address::ClientAddress;
 use petstore_clock::{Clock, UnixMillis};
 use petstore_core_client::TracedTransport;
-use petstore_proto::internal::v1::ResolvedKey;
+use petstore_proto::internal::v1::{ListChangesResponse, ResolvedKey};
 use petstore_telemetry::{metrics::Collectors, parts::Fault};
 use tokio::time::{Instant, sleep};
 
@@ -46,7 +46,7 @@ struct ResolverState {
     lookups: Arc<Lookups<Result<Arc<FoundKeys>, CoreAway>>>,
     last_used: LastUsed,
     metrics: KeyMetrics,
-    on_installation: Box<dyn Fn(&str) + Send + Sync>,
+    on_changes: Box<dyn Fn(&ListChangesResponse) + Send + Sync>,
     imposed: ImposedBans,
 }
 
@@ -61,12 +61,13 @@ struct FoundKeys {
 }
 
 impl KeyResolver {
-    /// Returns a resolver with an empty cache, whose core must have these methods. Calls `on_installation`
-    /// with the name of the installation whenever the core gives it.
+    /// Returns a resolver with an empty cache, whose core must have these methods. Calls `on_changes`
+    /// with each answer of the change feed, which says more than the cache reads: the name of the
+    /// installation, and what the program adds.
     pub fn new(
         core: TracedTransport,
         methods: &'static [&'static str],
-        on_installation: impl Fn(&str) + Send + Sync + 'static,
+        on_changes: impl Fn(&ListChangesResponse) + Send + Sync + 'static,
         clock: Clock,
     ) -> Self {
         let core = Arc::new(KeyService::new(core, methods, clock.clone()));
@@ -82,7 +83,7 @@ impl KeyResolver {
             last_used: LastUsed::default(),
             metrics: KeyMetrics::default(),
             imposed: ImposedBans::default(),
-            on_installation: Box::new(on_installation),
+            on_changes: Box::new(on_changes),
         }))
     }
 
@@ -258,7 +259,7 @@ impl ResolverState {
     async fn poll_changes(&self) {
         let (asked_at, after) = (self.clock.now(), self.changes.revision());
         if let Ok(answer) = self.core.list_changes(after).await {
-            (self.on_installation)(&answer.installation);
+            (self.on_changes)(&answer);
             self.changes.learn(&answer, after, asked_at);
         }
     }

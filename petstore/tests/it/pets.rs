@@ -1,6 +1,7 @@
 //! Operations on pets: one file per operation, on either edge, and per command for files of pets.
 
 mod batch_create;
+mod brownouts;
 mod create;
 mod export_command;
 mod get;

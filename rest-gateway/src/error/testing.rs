@@ -42,6 +42,7 @@ pub(crate) fn sample(reason: ErrorReason, documented: &str) -> ApiError {
         R::MethodNotAllowed => ApiError::MethodNotAllowed { allow: "GET, HEAD, OPTIONS".to_owned() },
         R::RequestTimeout => ApiError::RequestTimeout,
         R::OperationRemoved => ApiError::OperationRemoved,
+        R::OperationBrownout => ApiError::OperationBrownout { until: UnixMillis::from_secs(1_795_204_800) },
         R::BodyTooLarge => ApiError::BodyTooLarge,
         R::UriTooLong => ApiError::UriTooLong,
         R::UnsupportedMediaType => ApiError::UnsupportedMediaType,

@@ -8,12 +8,25 @@ use serde_json::{Map, Value, json};
 
 use crate::metrics::plan_word;
 
-/// Returns the body of `GET /v1/usage`: a limit status with the days beside it, the latest first.
-pub(crate) fn usage_body(key: &KnownKey, status: &LimitStatus, days: &[UsageDay]) -> String {
+/// Returns the body of `GET /v1/usage`: a limit status with the days beside it, the latest first, and the
+/// brownouts of getPet, if any are announced.
+pub(crate) fn usage_body(
+    key: &KnownKey,
+    status: &LimitStatus,
+    days: &[UsageDay],
+    brownouts: &[(UnixMillis, UnixMillis)],
+) -> String {
     let plan = json!(plan_word(key.plan).unwrap_or("other"));
     let mut usage = Map::from_iter([("plan".to_owned(), plan), ("key".to_owned(), own_key(key))]);
     usage.extend(limit_status(status));
     usage.insert("days".to_owned(), days.iter().map(day).collect());
+    if !brownouts.is_empty() {
+        let brownout = |(from, until): &(UnixMillis, UnixMillis)| {
+            let (from, until) = (from.to_string(), until.to_string());
+            json!({ "operation": "getPet", "from": from, "until": until })
+        };
+        usage.insert("brownouts".to_owned(), brownouts.iter().map(brownout).collect());
+    }
     Value::Object(usage).to_string()
 }
 
@@ -97,7 +110,7 @@ mod tests {
             server_errors: 4,
             get_pet: 5,
         };
-        serde_json::from_str(&usage_body(&key, status, &[day])).unwrap()
+        serde_json::from_str(&usage_body(&key, status, &[day], &[])).unwrap()
     }
 
     fn status() -> LimitStatus {

@@ -50,8 +50,12 @@ pub(super) async fn get(
     request: Request,
     unknown: &mut UnknownInput,
 ) -> Result<Response, ApiError> {
-    if gateway.clock.now() >= GET_PET_DEPRECATION.removed_at {
+    let now = gateway.clock.now();
+    if now >= GET_PET_DEPRECATION.removed_at {
         return Err(ApiError::OperationRemoved);
+    }
+    if let Some(until) = gateway.brownouts.in_force_until(caller.account_id, now) {
+        return Err(ApiError::OperationBrownout { until });
     }
     unknown.add_query(request.uri());
     unknown.refuse()?;

@@ -2,7 +2,10 @@
 
 use petstore_clock::UnixMillis;
 use petstore_core::{
-    accounts::{Account, AccountId, AccountName, ApiKeyRecord, Ban, BanOrigin, KeyId, Remark},
+    accounts::{
+        Account, AccountId, AccountName, ApiKeyRecord, Ban, BanOrigin, KeyId, Remark,
+        store::brownouts::Brownout,
+    },
     domain::PageSize,
 };
 use serde_json::{Map, Value, json};
@@ -32,6 +35,8 @@ pub(crate) enum Subject {
     Account(AccountId, AccountName),
     Key(AccountId, AccountName, KeyId),
     Operator(OperatorName),
+    /// Something that concerns every account.
+    Service,
 }
 
 /// Filters of a page of events, newest first.
@@ -116,6 +121,21 @@ pub(crate) fn ban_json(ban: &Ban) -> Value {
         "origin": origin,
         "reason": reason.map(Remark::as_str),
     }))
+}
+
+impl Audited for Brownout {
+    fn subject(&self) -> Subject {
+        self.account.clone().map_or(Subject::Service, |(id, name)| Subject::Account(id, name))
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "id": self.id,
+            "operationId": "getPet",
+            "startTime": self.from.to_string(),
+            "endTime": self.until.to_string(),
+        })
+    }
 }
 
 impl Audited for Operator {

@@ -210,6 +210,10 @@ async fn change_everything(admin: &mut Admin) -> (Vec<&'static str>, Vec<String>
     admin.revoke_key(pb::RevokeKeyRequest { key_id: id }).await.unwrap();
     admin.suspend_account(suspend("acme-2")).await.unwrap();
     admin.resume_account(pb::ResumeAccountRequest { account: "acme-2".into() }).await.unwrap();
+    let minute = prost_types::Duration { seconds: 60, nanos: 0 };
+    let rehearsal = pb::CreateBrownoutRequest { duration: Some(minute), ..Default::default() };
+    let planned = admin.create_brownout(rehearsal).await.unwrap().into_inner().brownout.unwrap();
+    admin.cancel_brownout(pb::CancelBrownoutRequest { id: planned.id }).await.unwrap();
     let new = pb::CreateOperatorRequest { name: "bea".into(), role: pb::Role::Viewer.into() };
     let operator = admin.create_operator(new).await.unwrap().into_inner();
     let rotation = pb::RotateOperatorRequest { name: "bea".into() };
@@ -225,6 +229,8 @@ async fn change_everything(admin: &mut Admin) -> (Vec<&'static str>, Vec<String>
         "RevokeKey",
         "SuspendAccount",
         "ResumeAccount",
+        "CreateBrownout",
+        "CancelBrownout",
         "CreateOperator",
         "RotateOperator",
         "RevokeOperator",

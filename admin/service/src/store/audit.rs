@@ -89,6 +89,7 @@ pub(super) async fn record(
         Subject::Account(id, name) => (Some((id, name)), None, None),
         Subject::Key(id, name, key_id) => (Some((id, name)), Some(key_id.to_string()), None),
         Subject::Operator(name) => (None, None, Some(name.to_string())),
+        Subject::Service => (None, None, None),
     };
     let (account_id, account) = account.map(|(id, name)| (id.0, name.to_string())).unzip();
     let json = |value: Option<serde_json::Value>| value.map(|value| value.to_string());

@@ -40,12 +40,15 @@ async fn resolve(core: &Core, request: ResolveKeysRequest) -> CallResult<Resolve
 }
 
 async fn changes(core: &Core, request: ListChangesRequest) -> CallResult<ListChangesResponse> {
+    let now = core.clock.now();
+    let changes = core.store.accounts.changes_after(request.after_revision, LIMITS.entries).await?;
     Ok(ListChangesResponse {
+        brownouts: Some(core.store.accounts.brownout_calendar(changes.revision, now).await?),
         installation: core.installation().await?,
         methods: all_of_gateways().map(|method| method.path.to_owned()).collect(),
         now_ms: Some(core.clock.now().as_i64()),
         takes_no_writes: core.store.database().takes_no_writes(),
-        ..core.store.accounts.changes_after(request.after_revision, LIMITS.entries).await?
+        ..changes
     })
 }
 

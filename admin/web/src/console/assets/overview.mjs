@@ -1,19 +1,20 @@
 // The state of the service: the last hour, this gateway, bans, deprecated calls. The gateway's own data is shown even
 // while the core is away.
 
-import { getHealth, getOverview, listBans, listDeprecatedUse, listKeys } from "./api.mjs";
+import { getHealth, getOverview, listBans, listBrownouts, listDeprecatedUse, listKeys } from "./api.mjs";
 import { requestChart } from "./chart.mjs";
 import { element } from "./element.mjs";
 import { capitalized, date, hour, keyName, moment, number, time, word } from "./format.mjs";
 import { accountLink, details, head, keyLink, link, panel, shortKeyLink, table, tag } from "./view.mjs";
 
 export async function overviewPage() {
-  const [busy, banned, deprecated, gateway, expiring, unused] = await Promise.all(
-    [getOverview(), listBans({ pageSize: 5 }), listDeprecatedUse(), getHealth(), listKeys({ expiringWithin: "7d", pageSize: 5 }), listKeys({ unusedFor: "30d", pageSize: 5 })].map(settled),
-  );
+  const expiringKeys = listKeys({ expiringWithin: "7d", pageSize: 5 });
+  const unusedKeys = listKeys({ unusedFor: "30d", pageSize: 5 });
+  const calls = [getOverview(), listBans({ pageSize: 5 }), listDeprecatedUse(), listBrownouts(), getHealth(), expiringKeys, unusedKeys];
+  const [busy, banned, deprecated, planned, gateway, expiring, unused] = await Promise.all(calls.map(settled));
   if (gateway.error?.status === 0) throw gateway.error; // the gateway is away, so nothing is known
   const asOf = element("p", { class: "note" }, `As of ${time(new Date())}. Updates every 10 seconds.`);
-  const failure = [busy, banned, deprecated].find(({ error }) => error)?.error;
+  const failure = [busy, banned, deprecated, planned].find(({ error }) => error)?.error;
   return [
     head("Overview", { tags: [asOf] }),
     failure && element("p", { class: "callout error" }, element("span", {}, failure.message)),
@@ -27,7 +28,7 @@ export async function overviewPage() {
       panel("Bans in force", shown(banned, bans)),
       panel("Keys that expire within 7 days", shown(expiring, keysIn("expiringWithin=7d", ["Expires", (key) => moment(key.expireTime)]))),
       panel("Keys unused for 30 days", shown(unused, keysIn("unusedFor=30d", ["Last used", (key) => moment(key.lastUseTime)]))),
-      panel("Calls of deprecated operations", shown(deprecated, deprecatedUse)),
+      panel("Calls of deprecated operations", shown(deprecated, deprecatedUse), shown(planned, brownouts)),
     ),
   ];
 }
@@ -127,4 +128,11 @@ function deprecatedUse({ uses = [] }) {
   if (uses.length === 0) return nothing("None within the last 30 days.");
   const note = element("p", { class: "note" }, "Every call counts, even one that was refused with 429 or failed.");
   return [note, table([["Account", (use) => accountLink(use.account)], ["Operation", (use) => element("code", {}, use.operationId)], ["Calls in 30 days", (use) => number(use.calls), true], ["Last", (use) => date(use.lastDay)]], uses.slice(0, 20))];
+}
+
+// Rehearsals of a removal. Operators plan them with `petstore brownout`.
+function brownouts({ brownouts = [] }) {
+  if (brownouts.length === 0) return null;
+  const whose = ({ account }) => (account ? accountLink(account) : "All accounts");
+  return [element("h3", {}, "Brownouts"), table([["Operation", (it) => element("code", {}, it.operationId)], ["Account", whose], ["From", (it) => moment(it.startTime)], ["Until", (it) => moment(it.endTime)]], brownouts)];
 }
