@@ -16,6 +16,15 @@ pub struct ErrorCode {
     pub grpc: Option<Code>,
     /// Advice on repeating the request.
     pub retry: Retry,
+    /// `true` if the public port has a page about the code: not for those that only operators see.
+    has_page: bool,
+}
+
+impl ErrorCode {
+    /// Returns the path of the page about the code, on the public port.
+    pub fn page(&self) -> Option<String> {
+        self.has_page.then(|| format!("/docs/errors/{}", self.name))
+    }
 }
 
 /// Condition under which the same request may succeed.
@@ -59,13 +68,14 @@ macro_rules! errors {
 }
 
 macro_rules! reasons {
-    ($($reason:ident $prefix:literal)*) => {$(
+    ($($reason:ident $prefix:literal $has_page:literal)*) => {$(
         impl $reason {
             /// Returns the code of this reason.
             pub fn code(self) -> ErrorCode {
                 let (http, grpc, retry) = self.row();
                 let name = self.as_str_name();
-                ErrorCode { name: name.strip_prefix($prefix).unwrap_or(name), http, grpc, retry }
+                let name = name.strip_prefix($prefix).unwrap_or(name);
+                ErrorCode { name, http, grpc, retry, has_page: $has_page }
             }
 
             /// Returns the reason whose code has this name. `UNSPECIFIED` is never sent, and so is none.
@@ -82,8 +92,8 @@ macro_rules! reasons {
 }
 
 reasons! {
-    ErrorReason "ERROR_REASON_"
-    AdminErrorReason "ADMIN_ERROR_REASON_"
+    ErrorReason "ERROR_REASON_" true
+    AdminErrorReason "ADMIN_ERROR_REASON_" false
 }
 
 /// Statuses of a code, and advice on repeating the request.

@@ -6,3 +6,5 @@ pub(crate) mod call;
 pub(crate) mod limits;
 pub(crate) mod methods;
 mod status;
+
+pub use status::details_of;

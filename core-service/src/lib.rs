@@ -27,6 +27,8 @@ mod grpc;
 pub mod server;
 pub mod store;
 
+pub use grpc::details_of;
+
 use domain::PetStoreError;
 use store::Store;
 

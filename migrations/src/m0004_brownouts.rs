@@ -7,7 +7,7 @@ use sea_orm::{
 };
 
 pub(crate) const CHANGE: SchemaChange =
-    SchemaChange { name: "m0005_brownouts", up: |db| Box::pin(up(db)), down: |db| Box::pin(down(db)) };
+    SchemaChange { name: "m0004_brownouts", up: |db| Box::pin(up(db)), down: |db| Box::pin(down(db)) };
 
 async fn up(db: &DatabaseTransaction) -> Result<(), DbErr> {
     let mut brownouts = Table::create();

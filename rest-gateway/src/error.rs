@@ -223,7 +223,7 @@ fn suspension_message(reason: &str) -> String {
 
 /// Returns the path of the page about a code.
 pub(crate) fn page_path(reason: ErrorReason) -> String {
-    format!("/docs/errors/{}", reason.code().name)
+    reason.code().page().unwrap_or_default() // every reason has one
 }
 
 /// Returns the value of `WWW-Authenticate` (RFC 6750 §3). It names an error only if a credential was sent.

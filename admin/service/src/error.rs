@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use petstore_core::domain::{PetStoreError, Violation, Violations};
+use petstore_core::{
+    details_of,
+    domain::{PetStoreError, Violation, Violations},
+};
 use petstore_database::DatabaseError;
 use petstore_grpc_server::{CallFault, MethodError};
-use petstore_proto::{ERROR_DOMAIN, ErrorCode, admin::v1::AdminErrorReason as A, errors};
+use petstore_proto::{ErrorCode, admin::v1::AdminErrorReason as A, errors};
 use sea_orm::DbErr;
 use tonic::Code;
 use tonic_types::ErrorDetails;
@@ -85,20 +88,23 @@ impl MethodError for AdminError {
     }
 
     fn details(&self) -> ErrorDetails {
-        let mut details = ErrorDetails::new();
-        match self {
+        let values = match self {
             Self::Core(error) => return error.details(),
             Self::TooManyAttempts { retry_after } => {
-                details.set_retry_info(Some(*retry_after));
+                vec![("retryAfterSeconds", retry_after.as_secs().to_string())]
             }
-            Self::MissingOperatorToken
-            | Self::InvalidOperatorToken
-            | Self::ForceRequired { .. }
-            | Self::OperatorNotPermitted { .. }
-            | Self::OperatorNotFound(_)
-            | Self::OperatorExists(_) => {}
+            Self::OperatorNotPermitted { operator, role } => {
+                vec![("operator", operator.to_string()), ("role", role.to_string())]
+            }
+            Self::OperatorNotFound(name) | Self::OperatorExists(name) => vec![("operator", name.to_string())],
+            Self::MissingOperatorToken | Self::InvalidOperatorToken | Self::ForceRequired { .. } => {
+                Vec::new()
+            }
+        };
+        let mut details = details_of(&self.code(), values);
+        if let Self::TooManyAttempts { retry_after } = self {
+            details.set_retry_info(Some(*retry_after));
         }
-        details.set_error_info(self.code().name, ERROR_DOMAIN, [] as [(String, String); 0]);
         details
     }
 }
@@ -112,6 +118,8 @@ mod tests {
         let retry_after = Duration::from_secs(7);
         let error = AdminError::TooManyAttempts { retry_after };
         assert_eq!(error.details().retry_info().unwrap().retry_delay, Some(retry_after));
-        assert_eq!(error.details().error_info().unwrap().reason, "TOO_MANY_ATTEMPTS");
+        let details = error.details();
+        let info = details.error_info().unwrap();
+        assert_eq!((&*info.reason, &*info.metadata["retryAfterSeconds"]), ("TOO_MANY_ATTEMPTS", "7"));
     }
 }

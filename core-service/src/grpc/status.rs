@@ -1,9 +1,10 @@
 //! The codes, statuses and details of the core's failures.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
+use petstore_api_key::redact;
 use petstore_grpc_server::{CallFault, MethodError};
-use petstore_proto::ERROR_DOMAIN;
+use petstore_proto::{ERROR_DOMAIN, ErrorCode};
 use tonic::Code;
 use tonic_types::ErrorDetails;
 
@@ -19,8 +20,7 @@ impl MethodError for PetStoreError {
     }
 
     fn details(&self) -> ErrorDetails {
-        let mut details = ErrorDetails::new();
-        details.set_error_info(self.code().name, ERROR_DOMAIN, [] as [(String, String); 0]);
+        let mut details = details_of(&self.code(), self.values());
         match self {
             Self::Invalid(violations) | Self::InvalidParameter(violations) => {
                 violations.iter().for_each(|violation| add_violation(&mut details, violation));
@@ -39,6 +39,51 @@ impl MethodError for PetStoreError {
             _ => {}
         }
         details
+    }
+}
+
+/// Returns the details that every failure has: its code, the values of its message, each under its name in
+/// JSON, and the page about the code (AIP-193). The page is on the REST port, whose address a core does not
+/// know. Values may be the caller's: a key among them is cut.
+#[must_use]
+pub fn details_of(code: &ErrorCode, values: Vec<(&'static str, String)>) -> ErrorDetails {
+    let values = values.into_iter().map(|(name, value)| (name.to_owned(), redact(&value).into_owned()));
+    let mut details =
+        ErrorDetails::with_error_info(code.name, ERROR_DOMAIN, values.collect::<HashMap<_, _>>());
+    if let Some(page) = code.page() {
+        details.add_help_link("The page about the code, on the REST port", page);
+    }
+    details
+}
+
+impl PetStoreError {
+    /// Returns the values in the message that change from call to call, but not those of violations.
+    fn values(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Self::PetNotFound(id) => vec![("petId", id.to_string())],
+            Self::OrderNotFound(id) => vec![("orderId", id.to_string())],
+            Self::InvalidOrderTransition { id, from, to } => {
+                vec![("orderId", id.to_string()), ("from", from.clone()), ("to", to.clone())]
+            }
+            Self::AccountExists(name) | Self::AccountNotFound(name) => vec![("account", name.clone())],
+            Self::AccountIdNotFound(id) => vec![("accountId", id.to_string())],
+            Self::KeyNotFound(id) => vec![("keyId", id.clone())],
+            Self::KeyNotActive { id, state } => vec![("keyId", id.clone()), ("state", state.clone())],
+            Self::KeyOfAnotherEnvironment { id, environment } => {
+                vec![("keyId", id.clone()), ("environment", environment.to_string())]
+            }
+            Self::Call(CallFault::MessageTooLarge { max }) => vec![("maxBytes", max.to_string())],
+            Self::Invalid(_)
+            | Self::InvalidBatch(_)
+            | Self::InvalidParameter(_)
+            | Self::InvalidCursor(_)
+            | Self::InvalidIdempotencyKey(_)
+            | Self::IdempotencyKeyReused
+            | Self::RequestInProgress
+            | Self::Unavailable(_)
+            | Self::Call(_)
+            | Self::Bug(_) => Vec::new(),
+        }
     }
 }
 
@@ -97,6 +142,8 @@ mod tests {
             let info = details.error_info().unwrap();
             assert_eq!((status.code(), info.reason.as_str()), (code, reason));
             assert_eq!(info.domain, "petstore.v1");
+            let help = &details.help().unwrap().links[0];
+            assert_eq!(help.url, format!("/docs/errors/{reason}"));
             assert_eq!(status.message(), message);
             assert!(!message.contains("secret"), "{message}");
             let retry = details.retry_info().and_then(|info| info.retry_delay);
@@ -104,6 +151,26 @@ mod tests {
             assert_eq!(retry, passes.then_some(Duration::from_secs(1)), "{reason}");
             assert_eq!(details.bad_request().is_some(), invalid, "{reason}");
         }
+    }
+
+    #[test]
+    fn a_failure_has_the_values_of_its_message_without_keys() {
+        let values = |error: &PetStoreError| {
+            let details = error.details();
+            let metadata = &details.error_info().unwrap().metadata;
+            let mut values: Vec<_> = metadata.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            values.sort_unstable();
+            values.join(" ")
+        };
+        assert_eq!(values(&PetStoreError::PetNotFound(7)), "petId=7");
+        let (from, to) = ("placed".to_owned(), "delivered".to_owned());
+        let transition = PetStoreError::InvalidOrderTransition { id: 7, from, to };
+        assert_eq!(values(&transition), "from=placed orderId=7 to=delivered");
+        assert_eq!(values(&CallFault::MessageTooLarge { max: 5 }.into()), "maxBytes=5");
+        let unknown = PetStoreError::AccountNotFound("pet_live_0000".to_owned());
+        assert_eq!(values(&unknown), "account=pet_live_…");
+        assert!(unknown.details().help().is_none(), "clients have no page about codes of operators");
+        assert_eq!(values(&PetStoreError::Bug("secret".into())), "");
     }
 
     #[test]

@@ -54,6 +54,22 @@ fn no_line_of_rust_is_wider_than_the_style_allows() {
     assert!(wide.is_empty(), "more than {MAX_WIDTH} characters: {wide:#?}");
 }
 
+#[test]
+fn every_field_of_a_public_request_says_whether_it_is_required() {
+    let mut silent = Vec::new();
+    for (path, text) in files("proto/petstore/v1") {
+        let mut message = "";
+        for (number, line) in (1..).zip(text.lines()) {
+            message = line.strip_prefix("message ").unwrap_or(message);
+            let is_of_request = message.contains("Request {") || message.starts_with("New");
+            if is_of_request && line.contains(" = ") && !line.contains("(google.api.field_behavior) = ") {
+                silent.push(format!("{path}:{number}"));
+            }
+        }
+    }
+    assert!(silent.is_empty(), "without google.api.field_behavior: {silent:#?}");
+}
+
 /// Returns `true` if a module with this name has only tests, or helpers of tests.
 fn is_of_tests(module: &str) -> bool {
     ["tests", "testing", "test_support"].contains(&module) || module.ends_with("_tests")

@@ -275,6 +275,23 @@ pub fn reason(status: &Status) -> String {
     status.get_error_details().error_info().map(|info| info.reason.clone()).unwrap_or_default()
 }
 
+/// Returns the values in the `google.rpc.ErrorInfo` of a refusal, as `name=value` in order.
+#[must_use]
+pub fn values(status: &Status) -> Vec<String> {
+    let info = status.get_details_error_info();
+    let metadata = info.into_iter().flat_map(|info| info.metadata);
+    let mut values: Vec<_> = metadata.map(|(name, value)| format!("{name}={value}")).collect();
+    values.sort_unstable();
+    values
+}
+
+/// Returns the page in the `google.rpc.Help` of a refusal; empty if it has none.
+#[must_use]
+pub fn help(status: &Status) -> String {
+    let links = status.get_details_help().map(|help| help.links).unwrap_or_default();
+    links.into_iter().map(|link| link.url).next().unwrap_or_default()
+}
+
 /// Returns `true` if the core announced the end of the connection before it received the call. gRPC clients
 /// then send the call over another connection; tonic leaves that to its caller.
 #[must_use]

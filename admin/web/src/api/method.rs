@@ -116,6 +116,15 @@ impl AdminMethod {
     }
 }
 
+/// Returns `true` if requests must have the field (`google.api.field_behavior`, AIP-203).
+pub(super) fn is_required(field: &FieldDescriptor) -> bool {
+    const REQUIRED: i32 = 2;
+    let Some(extension) = POOL.get_extension_by_name("google.api.field_behavior") else { return false };
+    let options = field.options();
+    let behaviors = options.get_extension(&extension);
+    behaviors.as_list().is_some_and(|behaviors| behaviors.contains(&Value::EnumNumber(REQUIRED)))
+}
+
 impl Binding {
     fn read(rule: &DynamicMessage) -> Option<Self> {
         let text = |field: &str| {

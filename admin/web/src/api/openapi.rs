@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use http::Method;
 use petstore_gateway::openapi::{self, reference};
 use prost_reflect::{FieldDescriptor, FileDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value, json};
 
 use super::{
     json as message_json,
-    method::{self, AdminMethod, Binding},
+    method::{self, AdminMethod, Binding, is_required},
 };
 
 /// Returns the whole document, OpenAPI 3.1: `openapi.json` with the operations and schemas of the service.
@@ -66,8 +67,21 @@ impl Components {
             operation["parameters"] = json!(parameters);
         }
         if binding.body.is_some() {
-            let body = self.object("", &binding.body_fields(&input));
-            operation["requestBody"] = json!({ "content": { "application/json": { "schema": body } } });
+            let fields = binding.body_fields(&input);
+            let mut body = self.object("", &fields);
+            operation["requestBody"] = json!({});
+            // A change names the fields that it changes.
+            let required: Vec<_> = match binding.http_method {
+                Method::PATCH => Vec::new(),
+                _ => {
+                    fields.iter().filter(|field| is_required(field)).map(FieldDescriptor::json_name).collect()
+                }
+            };
+            if !required.is_empty() {
+                body["required"] = json!(required);
+                operation["requestBody"]["required"] = json!(true);
+            }
+            operation["requestBody"]["content"] = json!({ "application/json": { "schema": body } });
         }
         let output = descriptor.output();
         let answer = match binding.response_body.as_deref().and_then(|name| output.get_field_by_name(name)) {
@@ -78,7 +92,7 @@ impl Components {
             json!({ "description": "Done.", "content": { "application/json": { "schema": answer } } });
         operation["responses"] = json!({ method.success_status().as_str(): success });
         let is_named = input.fields().any(|field| binding.is_in_path(&field));
-        let is_change = binding.http_method != http::Method::GET;
+        let is_change = binding.http_method != Method::GET;
         for (status, is_possible) in [
             ("401", true),
             ("403", true),
@@ -100,7 +114,7 @@ impl Components {
         json!({
             "name": field.json_name(),
             "in": place,
-            "required": place == "path",
+            "required": place == "path" || is_required(field),
             "description": description,
             "schema": schema,
         })

@@ -61,6 +61,35 @@ async fn a_key_with_a_scope_is_created_with_a_list_of_addresses() {
 }
 
 #[tokio::test]
+async fn a_body_without_a_field_that_the_document_requires_is_refused() {
+    let shop = TestShop::open().await;
+    let boss = shop.admin().with_header("authorization", &operator(&shop, "boss", Role::Admin).await);
+    let document = boss.get("/admin/v1/openapi.json").await.json();
+    let mut required = Vec::new();
+    for (path, body) in [
+        ("/admin/v1/accounts", json!({"name": "acme", "plan": "free"})),
+        ("/admin/v1/operators", json!({"name": "eve", "role": "viewer"})),
+    ] {
+        let described = &document["paths"][path]["post"]["requestBody"];
+        assert_eq!(described["required"], true, "{described}");
+        let schema = &described["content"]["application/json"]["schema"];
+        for name in schema["required"].as_array().unwrap() {
+            let name = name.as_str().unwrap();
+            let mut partial = body.clone();
+            partial.as_object_mut().unwrap().remove(name);
+            let refused = boss.post(path, &partial).await;
+            assert_eq!(refused.status(), 400, "{refused:?}");
+            assert!(refused.message().starts_with(name), "{refused:?}");
+            required.push(name);
+        }
+        boss.post(path, &body).await.assert_status(201);
+    }
+    assert_eq!(required, ["name", "plan", "name", "role"]);
+    let change = &document["paths"]["/admin/v1/accounts/{account}"]["patch"]["requestBody"];
+    assert!(change["content"]["application/json"]["schema"].get("required").is_none(), "{change}");
+}
+
+#[tokio::test]
 async fn the_admin_api_is_not_on_the_public_port() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;

@@ -108,7 +108,7 @@ async fn a_watcher_of_an_unknown_service_learns_so_and_stays_until_the_server_st
 async fn reflection_describes_the_details_of_errors() {
     let shop = TestShop::open().await;
     let channel = grpc::channel(shop.grpc_addr()).await;
-    for name in ["ErrorInfo", "BadRequest", "RetryInfo", "RequestInfo"] {
+    for name in ["ErrorInfo", "BadRequest", "RetryInfo", "RequestInfo", "Help"] {
         assert!(grpc::is_described(channel.clone(), &format!("google.rpc.{name}")).await.unwrap(), "{name}");
     }
     assert!(!grpc::is_described(channel, "google.rpc.Nothing").await.unwrap_or_default());

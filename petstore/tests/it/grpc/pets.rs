@@ -171,6 +171,17 @@ async fn every_wrong_member_is_named_as_in_json() {
 }
 
 #[tokio::test]
+async fn a_refusal_has_the_values_of_its_message_and_the_page_that_rest_links_to() {
+    let shop = TestShop::open().await;
+    let refused = get(&shop, 7).await.unwrap_err();
+    assert_eq!(grpc::values(&refused), ["petId=7"]);
+    let help = grpc::help(&refused);
+    let rest = shop.client_on(Plan::Free).await.get("/v1/pets/7").await;
+    assert!(rest.values("link").contains(&&*format!("<{help}>; rel=\"help\"")), "{rest:?}");
+    shop.anonymous().get(&help).await.assert_status(200);
+}
+
+#[tokio::test]
 async fn both_edges_refuse_a_wrong_value_with_the_same_words() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
