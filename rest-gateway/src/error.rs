@@ -17,7 +17,9 @@ use petstore_proto::{
 use petstore_rate_limit::{BanCause, Decision, LimiterUnavailable, Outcome};
 use serde::Serialize;
 use tonic::{Code, Status};
-use tonic_types::StatusExt;
+use tonic_types::{FieldViolation, StatusExt};
+
+use crate::problem::{Faults, InputFault, Place};
 
 errors! {
     /// Reason for an Error body in place of the requested answer. `Display` is the body's `message`, which is
@@ -85,13 +87,13 @@ errors! {
         #[error("{0}")]
         MalformedJson(String) => R::MalformedJson,
         #[error("{0}")]
-        ValidationFailed(String) => R::ValidationFailed,
+        ValidationFailed(Faults) => R::ValidationFailed,
         #[error("{0}")]
-        InvalidParameter(String) => R::InvalidParameter,
+        InvalidParameter(Faults) => R::InvalidParameter,
         #[error("{0}")]
-        UnknownInput(String) => R::UnknownInput,
+        UnknownInput(Faults) => R::UnknownInput,
         #[error("{0}")]
-        InvalidCursor(String) => R::InvalidCursor,
+        InvalidCursor(Faults) => R::InvalidCursor,
         #[error("Idempotency-Key must be one field of 1 to 255 visible ASCII characters")]
         InvalidIdempotencyKey => R::InvalidIdempotencyKey,
         #[error("a request with this Idempotency-Key is still in progress")]
@@ -103,7 +105,7 @@ errors! {
 
         /// Refusal by the core, with its own message.
         #[error("{message}")]
-        Core { reason: ErrorReason, message: String, retry_after: Option<Duration> },
+        Core { reason: ErrorReason, message: Faults, retry_after: Option<Duration> },
         #[error("the service is not available at the moment")]
         Unavailable { retry_after: Option<Duration> } => R::Unavailable,
         #[error("the service is overloaded; try again later")]
@@ -197,6 +199,16 @@ impl IntoResponse for ApiError {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
         }
         match self {
+            // for the layer that writes Problem Details
+            Self::ValidationFailed(faults)
+            | Self::InvalidParameter(faults)
+            | Self::InvalidCursor(faults)
+            | Self::UnknownInput(faults)
+            | Self::Core { message: faults, .. } => {
+                if !faults.named().is_empty() {
+                    response.extensions_mut().insert(faults);
+                }
+            }
             Self::MethodNotAllowed { allow } => {
                 if let Ok(allow) = HeaderValue::try_from(allow) {
                     headers.insert(header::ALLOW, allow);
@@ -213,6 +225,14 @@ impl IntoResponse for ApiError {
         }
         response
     }
+}
+
+/// Returns the message of a refusal by the core, with the fields or parameters that it names.
+fn faults(reason: ErrorReason, status: &Status) -> Faults {
+    let place = if reason == R::ValidationFailed { Place::Body } else { Place::Query };
+    let violations = status.get_details_bad_request().map(|it| it.field_violations).unwrap_or_default();
+    let fault = |it: FieldViolation| InputFault { place, name: it.field, rule: it.description };
+    Faults::with_message(status.message().to_owned(), violations.into_iter().map(fault).collect())
 }
 
 /// Returns the message of a suspension. The reason is the operator's own text.
@@ -256,9 +276,9 @@ impl From<&Status> for ApiError {
             Some(ErrorReason::InvalidIdempotencyKey) => Self::InvalidIdempotencyKey,
             Some(ErrorReason::IdempotencyInProgress) => Self::IdempotencyInProgress { retry_after },
             Some(ErrorReason::IdempotencyKeyReused) => Self::IdempotencyKeyReused,
-            Some(reason) => Self::Core { reason, message: status.message().to_owned(), retry_after },
+            Some(reason) => Self::Core { reason, message: faults(reason, status), retry_after },
             None => match status.code() {
-                Code::InvalidArgument => Self::ValidationFailed("the request is not valid".to_owned()),
+                Code::InvalidArgument => Self::ValidationFailed("the request is not valid".to_owned().into()),
                 Code::NotFound => Self::PetNotFound,
                 Code::ResourceExhausted => Self::Overloaded { retry_after },
                 Code::DeadlineExceeded => Self::DeadlineExceeded,

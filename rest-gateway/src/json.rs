@@ -136,7 +136,7 @@ fn object(body: &[u8]) -> Result<Members<'_>, ApiError> {
     if value.get().starts_with('{') {
         members(value)
     } else {
-        Err(ApiError::ValidationFailed("the body must be a JSON object".to_owned()))
+        Err(ApiError::ValidationFailed("the body must be a JSON object".to_owned().into()))
     }
 }
 

@@ -17,6 +17,7 @@ mod metrics;
 pub mod openapi;
 mod operation;
 mod pipeline;
+mod problem;
 pub mod representation;
 pub mod request_body;
 mod request_id;
@@ -29,6 +30,7 @@ pub use error::{ApiError, error_response};
 pub use gateway::{Gateway, GatewayOptions};
 pub use json::{json_response, strict_members};
 pub use pipeline::check_head;
+pub use problem::Faults;
 pub use request_id::X_REQUEST_ID;
 pub use routes::RestApp;
 #[cfg(feature = "fuzzing")]

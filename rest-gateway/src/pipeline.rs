@@ -45,6 +45,7 @@ use crate::{
     error::ApiError,
     gateway::GatewayState,
     operation::{Access, Id, Operation, is_versioned},
+    problem,
     request_id::{Caller, RequestId},
 };
 
@@ -61,6 +62,8 @@ struct RequestContext {
     address: ClientAddress,
     /// Rights of the web page's origin to the answer; `None` while CORS is off.
     cors: Option<cors::Grant>,
+    /// `true` if the client prefers Problem Details to the Error body.
+    prefers_problem: bool,
     started: Instant,
     span: Span,
     _active: GaugeGuard,
@@ -78,6 +81,7 @@ impl RequestContext {
             client,
             address: client.into(),
             cors: cors::judge(&gateway.settings.cors_origins, request),
+            prefers_problem: problem::is_preferred(&request.headers),
             started: Instant::now(),
             span: gateway
                 .settings

@@ -7,7 +7,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use petstore_api_key::redact;
 
-use crate::error::ApiError;
+use crate::{
+    error::ApiError,
+    problem::{Faults, InputFault, Place},
+};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
@@ -21,15 +24,6 @@ const MAX_NAMES: usize = 8;
 
 /// Maximum length of a name in an answer, in characters.
 const MAX_NAME_LEN: usize = 64;
-
-/// Place of an unknown name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// It is a parameter of the query.
-    Query,
-    /// It is a field of the body's object.
-    Body,
-}
 
 /// Unknown input of a request. It holds nothing, and does not allocate, while there is none.
 #[derive(Debug, Default)]
@@ -83,7 +77,13 @@ impl UnknownInput {
     pub(crate) fn refuse(&mut self) -> Result<(), ApiError> {
         self.is_judged = true;
         if self.is_strict && !self.names.is_empty() {
-            return Err(ApiError::UnknownInput(self.to_string()));
+            let fault = |(place, name): &(Place, String)| InputFault {
+                place: *place,
+                name: name.clone(),
+                rule: "is unknown".to_owned(),
+            };
+            let named = self.names.iter().map(fault).collect();
+            return Err(ApiError::UnknownInput(Faults::with_message(self.to_string(), named)));
         }
         Ok(())
     }

@@ -161,7 +161,7 @@ type PathParams = Result<RawPathParams, RawPathParamsRejection>;
 
 /// Returns the parameters in the path.
 fn in_path(params: PathParams) -> Result<RawPathParams, ApiError> {
-    params.map_err(|_| ApiError::InvalidParameter("the path must be UTF-8".to_owned()))
+    params.map_err(|_| ApiError::InvalidParameter("the path must be UTF-8".to_owned().into()))
 }
 
 /// Translates the request, calls the core and translates the answer.

@@ -6,6 +6,7 @@ mod headers;
 mod hostile_http2;
 mod https;
 mod openapi;
+mod problem_details;
 mod requests;
 mod routing;
 mod unread_bodies;

@@ -12,16 +12,16 @@ pub(crate) fn sample(reason: ErrorReason, documented: &str) -> ApiError {
     use ErrorReason as R;
     match reason {
         R::ValidationFailed => ApiError::ValidationFailed(
-            "name must not be blank; status must be one of available, pending, sold".to_owned(),
+            "name must not be blank; status must be one of available, pending, sold".to_owned().into(),
         ),
         R::InvalidParameter => {
-            ApiError::InvalidParameter("limit must be a whole number from 1 to 100".to_owned())
+            ApiError::InvalidParameter("limit must be a whole number from 1 to 100".to_owned().into())
         }
         R::InvalidCursor => ApiError::InvalidCursor(
-            "cursor must be the one returned with the previous page, unchanged".to_owned(),
+            "cursor must be the one returned with the previous page, unchanged".to_owned().into(),
         ),
         R::UnknownInput => {
-            ApiError::UnknownInput("this operation does not have the parameter colour".to_owned())
+            ApiError::UnknownInput("this operation does not have the parameter colour".to_owned().into())
         }
         R::InvalidRequest => ApiError::InvalidHost,
         R::MalformedJson => {
@@ -62,7 +62,7 @@ pub(crate) fn sample(reason: ErrorReason, documented: &str) -> ApiError {
         R::Internal => ApiError::Internal,
         of_core => {
             assert!(of_core.code().grpc.is_some(), "{of_core:?} is of REST alone, and has no sample");
-            ApiError::Core { reason: of_core, message: documented.to_owned(), retry_after: None }
+            ApiError::Core { reason: of_core, message: documented.to_owned().into(), retry_after: None }
         }
     }
 }

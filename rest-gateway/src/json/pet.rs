@@ -7,7 +7,8 @@ use serde::Serialize;
 use super::{Members, array_body, number, object, required, text, whole_number, word, words_rule};
 use crate::{
     error::ApiError,
-    unknown_input::{Place, UnknownInput},
+    problem::{Faults, Place},
+    unknown_input::UnknownInput,
 };
 
 /// Members of a pet that clients set, which are also the columns of a table, after the identifier.
@@ -113,7 +114,7 @@ fn collect(
             let status = status.unwrap_or(PetStatus::Unspecified.into());
             Ok(NewPet { name, category_id: Some(category_id), status })
         }
-        _ => Err(ApiError::ValidationFailed(faults.join("; "))),
+        _ => Err(ApiError::ValidationFailed(Faults::new(Place::Body, &faults))),
     }
 }
 

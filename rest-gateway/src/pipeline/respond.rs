@@ -15,6 +15,7 @@ use crate::{
     gateway::GatewayState,
     metrics::RequestOutcome,
     operation::{Access, Counts, Id},
+    problem,
     request_id::X_REQUEST_ID,
 };
 
@@ -38,7 +39,14 @@ pub(super) async fn complete(
         Ok(response) => response,
         Err(error) => error.into_response(),
     };
+    if context.prefers_problem {
+        response = Box::pin(problem::from_error(response, &context.request_id)).await;
+    }
+    let is_error = response.extensions().get::<ErrorReason>().is_some();
     let headers = response.headers_mut();
+    if is_error && !context.is_versioned {
+        headers.append(header::VARY, HeaderValue::from_static("accept")); // below /v1 nothing is stored
+    }
     headers.insert(X_REQUEST_ID, context.request_id.as_header().clone());
     if context.is_versioned {
         let decision = match decision {

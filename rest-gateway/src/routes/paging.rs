@@ -12,6 +12,7 @@ use petstore_api_key::PageToken;
 use crate::{
     error::ApiError,
     json::{json_response, word},
+    problem::{Faults, Place},
     unknown_input::{RESERVED, UnknownInput},
 };
 pub(super) use query::{Filter, Query};
@@ -91,12 +92,10 @@ impl List {
             None => Ok(()),
         });
         let others: Vec<String> = [query.limit.err(), query.filter.err()].into_iter().flatten().collect();
-        match cursor.err() {
-            Some(cursor) if others.is_empty() => ApiError::InvalidCursor(cursor),
-            cursor => {
-                ApiError::InvalidParameter(others.into_iter().chain(cursor).collect::<Vec<_>>().join("; "))
-            }
-        }
+        let is_cursor_alone = others.is_empty() && cursor.is_err();
+        let sentences: Vec<String> = others.into_iter().chain(cursor.err()).collect();
+        let faults = Faults::new(Place::Query, &sentences);
+        if is_cursor_alone { ApiError::InvalidCursor(faults) } else { ApiError::InvalidParameter(faults) }
     }
 }
 
@@ -170,9 +169,12 @@ mod tests {
             list.refusal(Query::parse(query, list.filter, &mut UnknownInput::default()))
         };
         let refused = |query: &str| refused_by(pets, query);
-        assert_eq!(refused("cursor="), ApiError::InvalidCursor(empty.to_owned()));
+        let faults = |sentences: &str| {
+            Faults::new(Place::Query, &sentences.split("; ").map(str::to_owned).collect::<Vec<_>>())
+        };
+        assert_eq!(refused("cursor="), ApiError::InvalidCursor(faults(empty)));
         let limit = "limit must be a whole number from 1 to 100";
-        for (query, faults) in [
+        for (query, sentences) in [
             ("limit=0".to_owned(), limit.to_owned()),
             (format!("limit=0&cursor={sold}"), limit.to_owned()),
             ("limit=0&cursor=".to_owned(), format!("{limit}; {empty}")),
@@ -189,12 +191,12 @@ mod tests {
                 format!("{limit}; status must be one of available, pending, sold"),
             ),
         ] {
-            assert_eq!(refused(&query), ApiError::InvalidParameter(faults), "{query}");
+            assert_eq!(refused(&query), ApiError::InvalidParameter(faults(&sentences)), "{query}");
         }
         let of_another_list =
             refused_by(List { number: 16, filter: None }, &format!("limit=0&cursor={sold}"));
-        let faults = format!("{limit}; cursor belongs to another list");
-        assert_eq!(of_another_list, ApiError::InvalidParameter(faults));
+        let sentences = format!("{limit}; cursor belongs to another list");
+        assert_eq!(of_another_list, ApiError::InvalidParameter(faults(&sentences)));
     }
 
     fn bare() -> String {

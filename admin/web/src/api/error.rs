@@ -50,7 +50,7 @@ impl From<&Status> for AdminError {
                 if let ApiError::Core { message, .. } = &mut error
                     && let Some(in_json) = violations_in_json(status)
                 {
-                    *message = in_json;
+                    *message = in_json.into();
                 }
                 if error.status().is_server_error() {
                     let error = failure_text(status);
@@ -109,8 +109,8 @@ impl IntoResponse for AdminError {
     fn into_response(self) -> Response {
         let message = self.to_string();
         let mut response = match self {
-            Self::Api(ApiError::InvalidParameter(message)) => {
-                ApiError::InvalidParameter(redact(&message).into_owned()).into_response()
+            Self::Api(ApiError::InvalidParameter(_)) => {
+                ApiError::InvalidParameter(redact(&message).into_owned().into()).into_response()
             }
             Self::Api(error) => error.into_response(),
             Self::NotServed => error_response(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", &message),

@@ -216,7 +216,7 @@ impl Binding {
         if faults.is_empty() {
             Ok(message)
         } else {
-            Err(ApiError::InvalidParameter(faults.join("; ")).into())
+            Err(ApiError::InvalidParameter(faults.join("; ").into()).into())
         }
     }
 

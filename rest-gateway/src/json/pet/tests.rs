@@ -19,7 +19,7 @@ fn pet(id: i64, name: &str, category_id: i64, status: PetStatus) -> Pet {
 
 fn refusal(body: &str) -> String {
     match new_pet(body.as_bytes()).unwrap_err() {
-        ApiError::ValidationFailed(message) => message,
+        ApiError::ValidationFailed(faults) => faults.to_string(),
         other => panic!("{other:?}"),
     }
 }

@@ -6,7 +6,8 @@ use percent_encoding::percent_decode_str;
 
 use crate::{
     json::{number, words_rule},
-    unknown_input::{Place, UnknownInput},
+    problem::Place,
+    unknown_input::UnknownInput,
 };
 
 /// Parameter that filters a list.
