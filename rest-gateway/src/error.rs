@@ -204,10 +204,10 @@ impl IntoResponse for ApiError {
             | Self::InvalidParameter(faults)
             | Self::InvalidCursor(faults)
             | Self::UnknownInput(faults)
-            | Self::Core { message: faults, .. } => {
-                if !faults.named().is_empty() {
-                    response.extensions_mut().insert(faults);
-                }
+            | Self::Core { message: faults, .. }
+                if !faults.named().is_empty() =>
+            {
+                response.extensions_mut().insert(faults);
             }
             Self::MethodNotAllowed { allow } => {
                 if let Ok(allow) = HeaderValue::try_from(allow) {

@@ -43,7 +43,7 @@ pub(super) async fn post(State(state): State<Arc<AdminState>>, request: Request)
 }
 
 fn no_text() -> AdminError {
-    ApiError::InvalidParameter("the body must have one member, text, a string".to_owned()).into()
+    ApiError::InvalidParameter("the body must have one field, text, a string".to_owned().into()).into()
 }
 
 /// Returns the requests of `FindKeys` for these keys. There is always one, so that the core judges the

@@ -10,7 +10,8 @@ const ID: (&str, &str) = ("x-request-id", "order-66");
 fn problem(status: u16, code: &str, title: &str, detail: &str) -> Value {
     let page = format!("/docs/errors/{code}");
     json!({
-        "type": page, "title": title, "status": status, "detail": detail, "code": code, "requestId": "order-66"
+        "type": page, "title": title, "status": status, "detail": detail, "code": code,
+        "requestId": "order-66"
     })
 }
 
@@ -93,7 +94,10 @@ async fn every_faulty_field_and_parameter_has_a_pointer_or_its_name_and_a_reason
             "/v1/pets?cursor=x",
             "",
             &[],
-            json!([{ "parameter": "cursor", "detail": "must be the one returned with the previous page, unchanged" }]),
+            json!([{
+                "parameter": "cursor",
+                "detail": "must be the one returned with the previous page, unchanged"
+            }]),
         ),
     ] {
         let method = if body.is_empty() { "GET" } else { "POST" };
