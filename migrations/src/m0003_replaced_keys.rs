@@ -13,7 +13,8 @@ async fn up(db: &DatabaseTransaction) -> Result<(), DbErr> {
     let mut keys = Table::alter();
     db.execute(keys.table("api_keys").add_column(ColumnDef::new("replaces").text())).await?;
     let mut successors = Index::create();
-    db.execute(successors.name("api_keys_replaces").table("api_keys").col("replaces")).await.map(drop)
+    successors.name("api_keys_replaces").table("api_keys").col("replaces").col("id");
+    db.execute(&successors).await.map(drop)
 }
 
 async fn down(db: &DatabaseTransaction) -> Result<(), DbErr> {

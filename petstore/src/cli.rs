@@ -232,7 +232,7 @@ mod tests {
     }
 
     /// Flags that select what a command does. A variable would change that unnoticed.
-    const WITHOUT_VARIABLE: [&str; 34] = [
+    const WITHOUT_VARIABLE: [&str; 38] = [
         "help",
         "version",
         "yes",
@@ -267,6 +267,10 @@ mod tests {
         "write",
         "exhaust",
         "junit",
+        "access",
+        "allowed-addresses",
+        "unused-for",
+        "expiring-within",
     ];
 
     #[test]

@@ -164,7 +164,7 @@ pub(crate) const CLAUSES: &[Clause] = &[
     clause("6.9.2", "X-Forwarded-For of a client is not believed.", |all, _| {
         follows(all.any("second of two")?, all.any("claimed address")?, 1)
     }),
-    clause("6.9.4", "OPTIONS counts nothing and shows the address's values.", |all, _| {
+    clause("6.9.3", "OPTIONS counts nothing and shows the address's values.", |all, _| {
         follows(all.any("second of two")?, all.any("OPTIONS")?, 0)
     }),
     clause("7.1", "A list is a JSON array, by default of at most 20, in ascending order of id.", |all, _| {
@@ -192,10 +192,6 @@ pub(crate) const CLAUSES: &[Clause] = &[
     plain("7.1.6", "A limit out of range is INVALID_PARAMETER."),
     clause("7.1.7", "Several faults in one query are one Error that names them all.", |all, _| {
         names_all(all.get("two faults")?, &["limit", "status"])
-    }),
-    clause("7.1.8", "Unknown parameters are ignored.", |all, _| {
-        let (page, same) = (all.get("page")?, all.get("unknown parameter")?);
-        (page.body == same.body).or(|| same.broken("has another page"))
     }),
     clause("7.2", "status restricts a list to one of three values, matched exactly.", |all, _| {
         let answer = all.get("sold")?;
@@ -256,6 +252,10 @@ pub(crate) const CLAUSES: &[Clause] = &[
     clause("7.6.2", "OPTIONS is 204 with Allow.", |all, _| all.get("OPTIONS")?.lists("allow", "POST")),
     clause("7.6.3", "Another method is 405 with Allow, an unknown path is 404.", |all, _| {
         all.get("DELETE")?.lists("allow", "POST")
+    }),
+    clause("7.9.1", "Unknown parameters are ignored.", |all, _| {
+        let (page, same) = (all.get("page")?, all.get("unknown parameter")?);
+        (page.body == same.body).or(|| same.broken("has another page"))
     }),
     clause("8.5", "409, 429 and 503 have Retry-After.", |all, _| {
         let is_one = |answer: &Answer| matches!(answer.status, 409 | 429 | 503);

@@ -169,11 +169,11 @@ mod tests {
 
     #[test]
     fn every_cause_of_the_contract_has_its_number_and_a_code() {
-        for number in 1..=11 {
+        for number in 1..=13 {
             let cause = refusal_cause(number).unwrap();
             assert_eq!(i64::from(i32::from(cause)), number);
             assert_ne!(refusal_code(cause), "", "{cause:?}");
         }
-        assert_eq!([0, 12, -1, i64::MAX].map(refusal_cause), [None; 4]);
+        assert_eq!([0, 14, -1, i64::MAX].map(refusal_cause), [None; 4]);
     }
 }

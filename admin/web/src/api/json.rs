@@ -36,15 +36,6 @@ pub(super) fn set_members(
             Some(field) if is_taken(message, field) => {
                 faults.push(format!("{path} cannot be combined with another field that says the same"));
             }
-            Some(field) if field.is_list() => match value.as_array() {
-                None => faults.push(format!("{path} must be a list")),
-                Some(items) => {
-                    let kind = field.kind();
-                    let values = items.iter().map_while(|item| to_value(&kind, item, &path, &mut faults));
-                    let values = values.collect();
-                    message.set_field(field, Value::List(values));
-                }
-            },
             Some(field) => {
                 let value = match value.as_array().filter(|_| field.is_list()) {
                     Some(items) => to_list(&field.kind(), items, &path, &mut faults),

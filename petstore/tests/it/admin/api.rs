@@ -50,8 +50,8 @@ async fn a_key_with_a_scope_is_created_with_a_list_of_addresses() {
     client.get("/v1/pets").await.assert_status(200);
     client.send("DELETE", "/v1/pets", &[], "").await.assert_error(403, "INSUFFICIENT_SCOPE");
     for (body, message) in [
-        (json!({"allowedAddresses": "127.0.0.1"}), "allowedAddresses must be a list"),
-        (json!({"allowedAddresses": ["127.0.0.1", 5]}), "allowedAddresses must be a string"),
+        (json!({"allowedAddresses": "127.0.0.1"}), "allowedAddresses must be an array"),
+        (json!({"allowedAddresses": ["127.0.0.1", 5]}), "allowedAddresses[1] must be a string"),
         (json!({"access": "write"}), "access must be one of full, read"),
     ] {
         let refused = boss.post(&path, &body).await;
