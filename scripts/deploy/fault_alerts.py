@@ -41,12 +41,12 @@ class Outcome:
 
 def selected_labels() -> set[tuple[str, str]]:
     """Returns every metric of the alerts, with each value of a label by which they select. Error codes are left out:
-    metrics.py compares them with the code."""
+    metrics.py compares them with the code. So are ALERTS, which are Prometheus's."""
     found = set()
     for rule in alerts():
         for metric, matchers in re.findall(r"(\w+)\{([^}]*)\}", rule["expr"]):
             for label, is_regex, values in re.findall(r'(\w+)=(~?)"([^"]*)"', matchers):
-                if label != "code":
+                if label != "code" and metric != "ALERTS":
                     found |= {(metric, f'{label}="{value}"') for value in (values.split("|") if is_regex else [values])}
     return found
 
