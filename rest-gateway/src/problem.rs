@@ -104,9 +104,13 @@ pub(crate) async fn from_error(response: Response, request_id: &RequestId) -> Re
         return response;
     };
     let (mut parts, body) = response.into_parts();
-    // The body is in memory: it is complete at once.
-    let error = to_bytes(body, usize::MAX).await.unwrap_or_default();
-    let error: Value = serde_json::from_slice(&error).unwrap_or_default();
+    // The body is in memory, as `ApiError` wrote it: neither step fails.
+    let Ok(body) = to_bytes(body, usize::MAX).await else {
+        return Response::from_parts(parts, Body::empty());
+    };
+    let Ok(error) = serde_json::from_slice::<Value>(&body) else {
+        return Response::from_parts(parts, Body::from(body));
+    };
     let mut problem = json!({
         "type": code.page(),
         "title": title(code.name),

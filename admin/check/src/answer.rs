@@ -9,11 +9,12 @@ use serde_json::Value;
 use crate::request::CheckRequest;
 
 /// Codes of answers that the contract allows at any time: the clause could not be tried.
-const EXCUSES: [&str; 9] = [
+const EXCUSES: [&str; 10] = [
     "ADDRESS_NOT_ALLOWED",
     "API_KEY_BANNED",
     "INSUFFICIENT_SCOPE",
     "LIMITER_UNAVAILABLE",
+    "OPERATION_BROWNOUT",
     "OPERATION_REMOVED",
     "OVERLOADED",
     "QUOTA_EXCEEDED",

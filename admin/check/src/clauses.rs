@@ -60,7 +60,10 @@ pub(crate) const CLAUSES: &[Clause] = &[
     clause("2.6", "Usage has 30 days, and never more used than the limit.", |all, _| {
         let answer = all.get("usage")?;
         let usage = answer.json();
-        let is_within = |window: &Value| window["used"].as_u64() <= window["limit"].as_u64();
+        let is_within = |window: &Value| {
+            let both = window["used"].as_u64().zip(window["limit"].as_u64());
+            both.is_some_and(|(used, limit)| used <= limit)
+        };
         let is_right = usage["days"].as_array().map(Vec::len) == Some(30)
             && is_within(&usage["minute"])
             && is_within(&usage["day"]);
@@ -109,12 +112,16 @@ pub(crate) const CLAUSES: &[Clause] = &[
     }),
     clause("6.3", "Every request with a valid key counts once; OPTIONS and usage do not.", |all, _| {
         let (before, after) = (all.get("usage")?, all.get("usage after")?);
-        let day = |answer: &Answer| answer.json()["day"].clone();
-        let (before, used) = (day(before), day(after)["used"].as_u64().unwrap_or_default());
-        if before["resetsAt"] != day(after)["resetsAt"] {
+        let used = |answer: &Answer| {
+            let day = answer.json()["day"].take();
+            let used = day["used"].as_u64().ok_or_else(|| answer.broken("has no number day.used"))?;
+            Ok((day["resetsAt"].clone(), used))
+        };
+        let ((day, used_before), (same, used_after)) = (used(before)?, used(after)?);
+        if day != same {
             return Err(Finding::NotTried("the day ended meanwhile".to_owned()));
         }
-        let counted = used.saturating_sub(before["used"].as_u64().unwrap_or_default());
+        let counted = used_after.saturating_sub(used_before);
         let sent = all.counted("usage", "usage after")?;
         (counted == sent).or(|| {
             after.broken(format!(
@@ -170,9 +177,8 @@ pub(crate) const CLAUSES: &[Clause] = &[
     clause("7.1", "A list is a JSON array, by default of at most 20, in ascending order of id.", |all, _| {
         [("page", 1), ("default page", 20), ("sold", 100)].into_iter().try_for_each(|(name, most)| {
             let answer = all.get(name)?;
-            let ids = ids(answer);
-            let is_right =
-                answer.json().is_array() && ids.len() <= most && ids.is_sorted_by(|one, next| one < next);
+            let ids = ids(answer)?;
+            let is_right = ids.len() <= most && ids.is_sorted_by(|one, next| one < next);
             is_right.or(|| answer.broken(format!("has the ids {ids:?}")))
         })
     }),
@@ -181,7 +187,7 @@ pub(crate) const CLAUSES: &[Clause] = &[
         "X-Next-Cursor and Link lead to the next page, which leads back to the first.",
         |all, _| {
             let (page, next) = (all.get("page")?, all.get("next page")?);
-            let (first, second) = (ids(page), ids(next));
+            let (first, second) = (ids(page)?, ids(next)?);
             let is_next =
                 first.iter().all(|first| second.iter().all(|second| first < second)) && !second.is_empty();
             is_next.or(|| next.broken(format!("has the ids {second:?} after {first:?}")))?;
@@ -196,7 +202,7 @@ pub(crate) const CLAUSES: &[Clause] = &[
     clause("7.2", "status restricts a list to one of three values, matched exactly.", |all, _| {
         let answer = all.get("sold")?;
         let pets = answer.json();
-        let is_sold = pets.as_array().into_iter().flatten().all(|pet| pet["status"] == "sold");
+        let is_sold = pets.as_array().is_some_and(|pets| pets.iter().all(|pet| pet["status"] == "sold"));
         is_sold.or(|| answer.broken(format!("has {pets}")))
     }),
     clause("7.3", "createPet answers 201 with the pet as it was sent.", |all, _| {
@@ -300,10 +306,11 @@ fn json_of(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_default()
 }
 
-/// Returns the ids of a list.
-fn ids(answer: &Answer) -> Vec<i64> {
+/// Returns the ids of a list, every item of which has one.
+fn ids(answer: &Answer) -> Result<Vec<i64>, Finding> {
     let pets = answer.json();
-    pets.as_array().into_iter().flatten().filter_map(|pet| pet["id"].as_i64()).collect()
+    let ids = pets.as_array().and_then(|pets| pets.iter().map(|pet| pet["id"].as_i64()).collect());
+    ids.ok_or_else(|| answer.broken("is no list of pets that have ids"))
 }
 
 /// Checks that the body is an Error.

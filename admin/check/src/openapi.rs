@@ -1,6 +1,6 @@
 //! Compares responses with an OpenAPI document.
 
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderValue, Method};
 use serde_json::Value;
 
 /// Members and fields that the document does not have.
@@ -27,7 +27,7 @@ impl<'a> Described<'a> {
     ///
     /// # Errors
     ///
-    /// What differs.
+    /// If the response differs from the document. The error says where it does.
     pub fn check(
         self,
         (method, path): (&Method, &str),
@@ -41,8 +41,9 @@ impl<'a> Described<'a> {
         for (field, header) in response["headers"].as_object().into_iter().flatten() {
             let header = self.resolved(header);
             let schema = &header["schema"];
-            match headers.get(field).map(|value| value.to_str().unwrap_or_default()) {
-                Some(value) => {
+            match headers.get(field).map(HeaderValue::to_str) {
+                Some(Err(_)) => return Err(format!("{field} is not ASCII")),
+                Some(Ok(value)) => {
                     let number = (schema["type"] == "integer").then(|| serde_json::from_str(value).ok());
                     self.value(&number.flatten().unwrap_or_else(|| value.into()), schema, field)?;
                 }
@@ -86,7 +87,7 @@ impl<'a> Described<'a> {
     ///
     /// # Errors
     ///
-    /// What differs, after the name of the `place`.
+    /// If the value does not match the schema. The error begins with the `place`.
     pub fn value(self, value: &Value, schema: &'a Value, place: &str) -> Result<(), String> {
         let schema = self.resolved(schema);
         let is_type = match schema["type"].as_str() {

@@ -103,7 +103,7 @@ impl KeyScope {
     }
 }
 
-/// Properties of a new key, which a rotation keeps except for the expiry.
+/// Properties of a new key. A rotation keeps label and scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyProperties {
     /// Label.
@@ -112,6 +112,8 @@ pub struct KeyProperties {
     pub scope: KeyScope,
     /// Time of expiry; `None` if it never expires.
     pub expires_at: Option<UnixMillis>,
+    /// Key that it replaces; `None` if no rotation creates it.
+    pub replaces: Option<KeyId>,
 }
 
 /// A key as lists show it: neither the key nor its digest.

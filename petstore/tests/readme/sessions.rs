@@ -89,8 +89,16 @@ fn quoted_programs(page: &str) -> Vec<(String, String)> {
 /// `scripts/sdk/run` executes these files.
 #[test]
 fn programs_of_the_guide_for_clients_are_those_of_the_tested_sessions() {
-    let quoted = quoted_programs(&read("docs/api.md"));
-    assert!(!quoted.is_empty());
+    let guide = read("docs/api.md");
+    let sessions: Vec<_> = guide.split("](../").skip(1).filter_map(|rest| rest.split_once(')')).collect();
+    let sessions: Vec<_> =
+        sessions.iter().map(|(path, _)| *path).filter(|path| path.starts_with("scripts/sdk/")).collect();
+    assert_eq!(sessions.len(), 5);
+    for session in sessions {
+        assert!(read(session).to_lowercase().contains("x-next-cursor"), "{session} follows no pages");
+    }
+    let quoted = quoted_programs(&guide);
+    assert_eq!(quoted.len(), 1);
     for (path, program) in quoted {
         let lines = |text: &str| text.lines().map(str::trim).collect::<Vec<_>>().join("\n");
         assert!(lines(&read(&path)).contains(&lines(&program)), "{path} has no such lines:\n{program}");

@@ -242,7 +242,10 @@ async fn the_page_about_backoff_and_its_programs_repeat_what_the_table_of_codes_
     let page = text(get("/docs/limits").await).await;
     assert!(page.contains(&format!("<code>Retry-After</code></strong> ({}):", list(&after))), "{page}");
     assert!(page.contains(&format!("<strong>{}, or no response</strong>:", list(&backoff))), "{page}");
-    for language in ["python", "javascript", "go"] {
+    let idempotency = text(get("/docs/idempotency").await).await;
+    let programs =
+        ["python", "javascript", "go"].map(|language| [(&page, language), (&idempotency, language)]);
+    for (page, language) in programs.into_iter().flatten() {
         let (_, program) = page.split_once(&format!("<pre data-language=\"{language}\"")).unwrap();
         let (program, _) = program.split_once("</pre>").unwrap();
         let numbers = program.split(|it: char| !it.is_ascii_alphanumeric()).filter_map(|it| it.parse().ok());

@@ -28,7 +28,7 @@ pub(super) async fn create(call: Call, request: CreateKeyRequest) -> Result<Crea
         Some(Expiration::ExpireTime(at)) => Some(convert::moment("expireTime", at)?),
         Some(Expiration::Ttl(ttl)) => Some(convert::after("ttl", call.now, convert::duration("ttl", ttl)?)?),
     };
-    let properties = KeyProperties { label, scope, expires_at };
+    let properties = KeyProperties { label, scope, expires_at, replaces: None };
     let issued = call.store.create_key(&call.actor, &account, environment, properties, call.now);
     let IssuedKey { record, key } = issued.await?;
     let shown = key.expose().to_owned();

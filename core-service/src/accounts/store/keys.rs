@@ -171,7 +171,7 @@ pub async fn insert(
     account_id: AccountId,
     account: AccountName,
     key: &ApiKey,
-    KeyProperties { label, scope, expires_at }: KeyProperties,
+    KeyProperties { label, scope, expires_at, replaces }: KeyProperties,
     now: UnixMillis,
 ) -> Result<ApiKeyRecord, PetStoreError> {
     let (access, allowed_addresses) = scope.columns();
@@ -188,7 +188,7 @@ pub async fn insert(
         label: Set(label.map(|label| label.as_str().to_owned())),
         access: Set(access),
         allowed_addresses: Set(allowed_addresses),
-        replaces: Set(None),
+        replaces: Set(replaces.map(|id| id.to_string())),
     };
     record(api_key::Entity::insert(row).exec_with_returning(transaction).await?, account)
 }
@@ -236,10 +236,9 @@ pub async fn replace(
     let end = old.expires_at.map_or(end, |expires_at| expires_at.min(end));
     set(transaction, old.id, api_key::Column::ExpiresAt, moment_column(end)).await?;
     let (key, account) = (ApiKey::generate(old.environment), old.account.clone());
-    let properties = KeyProperties { label: old.label.clone(), scope: old.scope.clone(), expires_at };
+    let (label, scope, replaces) = (old.label.clone(), old.scope.clone(), Some(old.id));
+    let properties = KeyProperties { label, scope, expires_at, replaces };
     let record = insert(transaction, old.account_id, account, &key, properties, now).await?;
-    set(transaction, record.id, api_key::Column::Replaces, old.id.to_string()).await?;
-    let record = ApiKeyRecord { replaces: Some(old.id), ..record };
     Ok((IssuedKey { record, key }, ApiKeyRecord { expires_at: Some(end), ..old.clone() }))
 }
 
