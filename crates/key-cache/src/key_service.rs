@@ -131,12 +131,7 @@ impl KeyService {
         }
         let asked_at = self.clock.now();
         let digests = digests.iter().map(|digest| digest.0.to_vec()).collect();
-        let request = ResolveKeysRequest { digests, ..ResolveKeysRequest::default() };
-        let attempts = retry_once(&self.retries, Instant::now() + DEADLINE, |left| {
-            let mut client = self.client.clone();
-            call_within(left, request.clone(), |request| async move { client.resolve_keys(request).await })
-        });
-        let answer = attempts.await;
+        let answer = self.ask(ResolveKeysRequest { digests, ..ResolveKeysRequest::default() }).await;
         let fails = answer.as_ref().is_err_and(|status| !is_transport_failure(status));
         let failed_before = self.lookups_fail.swap(fails, Ordering::Relaxed);
         if let Ok(answer) = &answer {
@@ -156,19 +151,28 @@ impl KeyService {
     /// Returns the core's data on the key with this identifier.
     pub(super) async fn find(&self, key_id: &str) -> Result<ResolveKeysResponse, CoreAway> {
         let question = ResolveKeysRequest { key_id: key_id.to_owned(), ..ResolveKeysRequest::default() };
-        let mut client = self.client.clone();
-        let find = |question| async move { client.resolve_keys(question).await };
-        call_within(DEADLINE, question, find).await.map_err(|status| {
+        self.ask(question).await.map_err(|status| {
             tracing::debug!(error = failure_text(&status), "could not find an API key");
             CoreAway
         })
     }
 
+    async fn ask(&self, question: ResolveKeysRequest) -> Result<ResolveKeysResponse, Status> {
+        let attempts = retry_once(&self.retries, Instant::now() + DEADLINE, |left| {
+            let mut client = self.client.clone();
+            call_within(left, question.clone(), |question| async move { client.resolve_keys(question).await })
+        });
+        attempts.await
+    }
+
     pub(super) async fn list_changes(&self, after_revision: i64) -> Result<ListChangesResponse, CoreAway> {
         let asked_at = self.clock.now();
-        let (mut client, question) = (self.client.clone(), ListChangesRequest { after_revision });
-        let list = |question| async move { client.list_changes(question).await };
-        let answer = call_within(CHANGES_DEADLINE, question, list).await;
+        // Once more if the answer is lost: one of several cores that stops does not make the core away.
+        let attempts = retry_once(&self.retries, Instant::now() + CHANGES_DEADLINE, |left| {
+            let (mut client, question) = (self.client.clone(), ListChangesRequest { after_revision });
+            call_within(left, question, |question| async move { client.list_changes(question).await })
+        });
+        let answer = attempts.await;
         if let Ok(answer) = &answer {
             self.note_time(answer.now_ms, asked_at);
             self.note_methods(&answer.methods); // first: `answered_once` makes the gateway ready
@@ -274,6 +278,8 @@ mod tests {
         Present,
         Refusing,
         Away,
+        /// The connection breaks with the next call, and another core answers later ones.
+        Stopping,
         /// A proxy in the core's place answers.
         Replaced,
         /// The token is not this core's.
@@ -281,14 +287,18 @@ mod tests {
         WithoutDatabase,
         WithoutWrites,
     }
-    use Core::{Away, Distrusting, Present, Refusing, Replaced, WithoutDatabase, WithoutWrites};
+    use Core::{Away, Distrusting, Present, Refusing, Replaced, Stopping, WithoutDatabase, WithoutWrites};
 
     /// Returns the service of a core whose state the test sets.
     fn service() -> (KeyService, Arc<Mutex<Core>>) {
         let state = Arc::new(Mutex::new(Present));
         let (core, seen) = (CoreDouble::new(), Arc::clone(&state));
         let core = service_fn(move |request: Request<Body>| {
-            let (core, state) = (core.clone(), *seen.lock().unwrap());
+            let state = *seen.lock().unwrap();
+            if state == Stopping {
+                *seen.lock().unwrap() = Present;
+            }
+            let core = core.clone();
             async move {
                 match state {
                     Present | WithoutWrites => {
@@ -296,7 +306,7 @@ mod tests {
                         core.transport().oneshot(request).await
                     }
                     Refusing => Ok(Status::internal("a fault").into_http()),
-                    Away => Err(BoxError::from("connection refused")),
+                    Away | Stopping => Err(BoxError::from("the connection broke")),
                     Replaced => Ok(Status::unavailable("no core is ready").into_http()),
                     Distrusting => {
                         Ok(Status::unauthenticated("the service token is not this core's").into_http())
@@ -357,6 +367,19 @@ mod tests {
             let _ = service.list_changes(0).await;
             assert_eq!(service.fault(), expected, "{state:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_core_is_not_away_while_one_of_several_stops() {
+        let (service, core) = service();
+        let stop = || *core.lock().unwrap() = Stopping;
+        stop();
+        assert!(service.list_changes(0).await.is_ok());
+        assert_eq!(service.fault(), None);
+        stop();
+        assert!(service.resolve(&[]).await.is_ok());
+        stop();
+        assert!(service.find("a-key").await.is_ok());
     }
 
     #[tokio::test]
