@@ -42,8 +42,8 @@ metrics! {
         ),
         near_limit: IntCounterVec = counters(
             "petstore_limiter_near_limit_total",
-            "Requests of keys that were admitted with 80 % of the window's limit or more used up, \
-             including the request itself.",
+            "Requests of keys admitted with at least 80 % of the window's limit used, themselves \
+             included.",
             &["window"],
         ),
         strikes: IntCounter = counter(
@@ -52,7 +52,7 @@ metrics! {
         ),
         bans: IntCounter = counter(
             "petstore_limiter_bans_total",
-            "Bans imposed because of strikes; bans added by operators are not counted.",
+            "Bans imposed for strikes, without those by operators.",
         ),
     }
 }

@@ -48,11 +48,11 @@ impl UsageCounter {
             clock,
             refused: counter(
                 "petstore_usage_reports_refused_total",
-                "Usage reports that the core refused; their counts are lost.",
+                "Usage reports that the core refused, whose counts are lost.",
             ),
             failed: counter(
                 "petstore_usage_reports_failed_total",
-                "Usage reports that failed; their counts wait in memory and are sent again.",
+                "Usage reports that failed, whose counts wait to be sent again.",
             ),
             answers: ReportAnswers::new("reports of usage: they are not counted"),
         }

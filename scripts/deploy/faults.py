@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -194,6 +195,16 @@ def rename(table: str, name: str) -> Callable[[Cluster], None]:
     return run
 
 
+def change_late(cluster: Cluster) -> None:
+    """Changes an account while a gateway stands still."""
+    gateway = cluster.processes["gateway-1"]
+    freeze(gateway)
+    words = [cluster.template.binary, "account", "set-plan", "flood", "--plan", "pro", "--database-url", cluster.postgres.url]
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    time.sleep(7)
+    thaw(gateway)
+
+
 STRIKES = 105  # requests after 429 that ban a key: more than 100
 ONE_ADDRESS = ("127.0.0.2",)
 FOUR_ADDRESSES = ("127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5")
@@ -249,4 +260,6 @@ FAULTS = [
           tickets=frozenset({"PetstoreCertificateExpires"}), within=420, kind=Single),
     Fault("Usage cannot be reported", "its table is renamed", rename("usage_days", "moved"), rename("moved", "usage_days"),
           tickets=frozenset({"PetstoreUsageNotReported"}), within=600),
+    Fault("A gateway applies a change late", "SIGSTOP for 7 s, and a change of plan meanwhile", change_late, lambda _: None,
+          tickets=frozenset({"PetstoreKeyChangesLate"}), within=420),
 ]  # fmt: skip

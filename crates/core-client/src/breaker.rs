@@ -87,7 +87,7 @@ impl CoreBreaker {
             ),
             outages: counter(
                 "petstore_core_outages_total",
-                "Outages of the core: times at which it was found not to answer.",
+                "Times at which the core was found not to answer.",
             ),
         })
     }

@@ -7,15 +7,16 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use parking_lot::Mutex;
 use petstore_client_address::AllowedAddresses;
 use petstore_clock::UnixMillis;
 use petstore_plans::Quota;
-use petstore_proto::internal::v1::{KeyState, KeyUse, Plan, ResolvedKey};
+use petstore_proto::internal::v1::{AccountChange, KeyState, KeyUse, Plan, ResolvedKey};
 use petstore_telemetry::metrics;
-use petstore_telemetry::metrics::{IntCounterVec, counters};
+use petstore_telemetry::metrics::{Histogram, IntCounterVec, counters, durations};
 
 use super::{KeyError, KnownKey, LastBan, changes::Stamp};
 
@@ -134,6 +135,9 @@ impl LastUsed {
     }
 }
 
+/// Revisions above this are times in milliseconds; no count of changes reaches it. It is in 2001.
+const FIRST_TIME: i64 = 1_000_000_000_000;
+
 metrics! {
     #[derive(Debug)]
     pub(super) struct KeyMetrics {
@@ -147,6 +151,12 @@ metrics! {
             "Key lookups in the core, which share calls, by their result.",
             &["result"],
         ),
+        change_delay: Histogram = durations(
+            "petstore_key_change_delay_seconds",
+            "Time until this gateway applied a change of a key or account, by the cores' clocks.",
+            &[],
+        )
+        .with_label_values::<&str>(&[]),
     }
 }
 
@@ -159,6 +169,15 @@ impl KeyMetrics {
             CacheState::Missing => "miss",
         };
         self.cache.with_label_values(&[result]).inc();
+    }
+
+    /// Records how long ago the listed accounts changed. A revision is the time of its change; 1.0.0 counts
+    /// from 1, which says nothing about time.
+    pub(super) fn changed(&self, changes: &[AccountChange], now: UnixMillis) {
+        for change in changes.iter().filter(|change| change.revision > FIRST_TIME) {
+            let delay = now.as_i64().saturating_sub(change.revision).max(0);
+            self.change_delay.observe(Duration::from_millis(delay.unsigned_abs()).as_secs_f64());
+        }
     }
 
     /// Counts a lookup; `error` is the reason if it found no usable key.

@@ -261,6 +261,10 @@ impl ResolverState {
         if let Ok(answer) = self.core.list_changes(after).await {
             (self.on_changes)(&answer);
             self.changes.learn(&answer, after, asked_at);
+            // What changed before this gateway's first question, or before a restore, was not awaited.
+            if after > 0 && !answer.truncated {
+                self.metrics.changed(&answer.changes, self.core.now());
+            }
         }
     }
 

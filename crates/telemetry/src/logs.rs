@@ -141,7 +141,7 @@ impl Log {
 pub fn metrics() -> Collectors {
     let dropped = counter(
         "petstore_log_lines_dropped_total",
-        "Log lines that were dropped because stderr was not read fast enough.",
+        "Log lines dropped because stderr was not read fast enough.",
     );
     vec![Sampled::boxed(dropped, |dropped: &IntCounter| {
         let lines = log().map_or(0, |log| log.writer.dropped());

@@ -52,7 +52,7 @@ pub fn gauges(name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
 }
 
 /// Returns histograms of durations in seconds, one per combination of labels. Their name ends with
-/// `_duration_seconds`.
+/// `_duration_seconds` or `_delay_seconds`.
 #[must_use]
 pub fn durations(name: &str, help: &str, labels: &[&str]) -> HistogramVec {
     made(HistogramVec::new(HistogramOpts::new(name, help).buckets(DURATIONS.to_vec()), labels))
@@ -190,7 +190,7 @@ fn row(metric: &Desc) -> String {
     let Desc { fq_name: name, help, variable_labels: labels, .. } = metric;
     let kind = match name {
         name if name.ends_with("_total") => "counter",
-        name if name.ends_with("_duration_seconds") => "histogram",
+        name if name.ends_with("_duration_seconds") || name.ends_with("_delay_seconds") => "histogram",
         _ => "gauge",
     };
     let labels: Vec<_> = labels.iter().map(|label| format!("`{label}`")).collect();

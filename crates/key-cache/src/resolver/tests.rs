@@ -8,7 +8,7 @@ use petstore_api_key::Environment;
 use petstore_clock::ManualClock;
 use petstore_plans::{BanPeriod, Quota};
 use petstore_proto::internal::v1::{KeyState, KeyUse};
-use petstore_telemetry::parts::PartState;
+use petstore_telemetry::{metrics::Exposition, parts::PartState};
 use tokio::sync::oneshot;
 
 use super::*;
@@ -344,4 +344,45 @@ async fn a_core_that_lacks_a_method_is_not_ready_until_it_has_it() {
         assert_eq!((tested.is_ready(), tested.resolver.core_is_up()), (is_ready, true));
         tested.core.state().lacks = lacks.into_iter().collect();
     }
+}
+
+#[tokio::test]
+async fn the_delay_of_a_change_is_measured_from_its_revision() {
+    let tested = ResolverUnderTest::new();
+    let exposition = Exposition::default();
+    exposition.add(tested.resolver.metrics());
+    let at = |secs: i64| START.as_i64() + secs * 1_000;
+    for (change, now, (count, late)) in [
+        (at(-9), at(0), (0, 0)), // it was before the gateway's start
+        (at(1), at(2), (1, 0)),
+        (at(3), at(9), (2, 1)),
+        (at(12), at(10), (3, 1)), // by the clock of another core
+        (at(13), at(13), (4, 1)),
+    ] {
+        tested.core.state().revision = change - 1;
+        tested.new_key(1);
+        tested.core.state().now_ms = Some(now);
+        tested.poll_changes().await;
+        let text = exposition.text();
+        let sample = |name: &str| {
+            let name = format!("petstore_key_change_delay_seconds_{name} ");
+            let line = text.lines().find_map(|line| line.strip_prefix(&name));
+            line.unwrap().parse::<u64>().unwrap()
+        };
+        let seen = sample("count");
+        assert_eq!((seen, seen - sample("bucket{le=\"5\"}")), (count, late), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn revisions_that_count_from_one_are_no_times() {
+    let tested = ResolverUnderTest::new();
+    let exposition = Exposition::default();
+    exposition.add(tested.resolver.metrics());
+    for account_id in 1..=3 {
+        tested.new_key(account_id);
+        tested.poll_changes().await;
+    }
+    let text = exposition.text();
+    assert!(text.contains("petstore_key_change_delay_seconds_count 0\n"), "{text}");
 }

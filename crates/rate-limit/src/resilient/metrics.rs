@@ -24,7 +24,7 @@ metrics! {
         ),
         pub(super) outages: IntCounter = counter(
             "petstore_redis_outages_total",
-            "Outages of Redis: times at which the gateway began to decide without it.",
+            "Times at which the gateway began to decide without Redis.",
         ),
         pub(super) decided_alone: IntCounter = counter(
             "petstore_redis_decided_alone_total",
@@ -48,7 +48,7 @@ pub fn redis_metrics(limiter: Option<&Arc<ResilientLimiter>>) -> Collectors {
     let limiter = limiter.cloned();
     let is_open = gauge(
         "petstore_redis_breaker_open",
-        "1 while the gateway considers Redis unreachable and decides without it.",
+        "1 while the gateway decides without Redis, which it cannot reach.",
     );
     metrics.push(Sampled::boxed(is_open, move |open: &IntGauge| {
         open.set(limiter.as_ref().is_some_and(|limiter| limiter.is_degraded()).into());
