@@ -145,8 +145,8 @@ impl Process {
         settings: &ProcessSettings,
         service: &'static str,
     ) -> Result<(Self, Traces), ProcessError> {
-        let admin = listener::bind("--admin-addr", &settings.admin_addr).await?;
-        let mut process = Self::new(settings, admin.addr);
+        let admin = listener::bind_admin(settings).await?;
+        let mut process = Self::new(settings, admin.http.addr);
         let spans = SpanMetrics::default();
         process.metrics.add(spans.collectors());
         let traces = match settings.otlp_endpoint.clone() {
@@ -159,7 +159,7 @@ impl Process {
                 process.traces.insert(exporter).traces()
             }
         };
-        process.serve_admin(admin);
+        process.serve_admin(admin, settings);
         Ok((process, traces))
     }
 

@@ -32,7 +32,7 @@ metrics! {
         ),
         abandoned: IntCounterVec = counters(
             "petstore_requests_abandoned_total",
-            "Requests whose client left before their response; they are counted among the others too.",
+            "Requests whose client left before their response; counted among the others too.",
             &["operation"],
         ),
         decisions: IntCounterVec = counters(

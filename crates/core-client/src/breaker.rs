@@ -87,7 +87,7 @@ impl CoreBreaker {
             ),
             outages: counter(
                 "petstore_core_outages_total",
-                "Times at which the core was found not to answer.",
+                "Outages of the core that this gateway noticed.",
             ),
         })
     }

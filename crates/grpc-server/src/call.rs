@@ -265,7 +265,7 @@ metrics! {
         ),
         refused_callers: IntCounterVec = counters(
             "petstore_grpc_refused_callers_total",
-            "gRPC calls refused because their caller lacks this core's service token or a certificate.",
+            "gRPC calls whose caller lacked this core's service token or a certificate.",
             &["reason"],
         ),
     }

@@ -1,5 +1,5 @@
-//! Activity of a connection, of HTTP/2 only its bytes. hyper does not report it, so it is observed from both
-//! sides: at the stream and at the app.
+//! Activity of a connection, of HTTP/2 only its bytes and whether the app works. hyper does not report it, so
+//! it is observed from both sides: at the stream and at the app.
 
 use std::{
     future::poll_fn,
@@ -7,7 +7,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     task::{Context, Poll, ready},
 };
@@ -43,8 +43,8 @@ struct ActivityState {
     is_expired: AtomicBool,
     /// `true` while bytes of an answer may still have to be sent.
     has_unsent: AtomicBool,
-    /// `true` while the app works on a request, and not while it waits for the request's body.
-    waits_for_app: AtomicBool,
+    /// Number of requests that the app works on. HTTP/1.1: 0 while it waits for the request's body.
+    waiting_for_app: AtomicU32,
     /// Body of the current request.
     body: Mutex<BodyState>,
     drain: DrainWatch,
@@ -82,10 +82,11 @@ impl Activity {
     /// Returns the activity of a new connection, to a server whose drain makes each answer the last of its
     /// connection.
     pub(super) fn new(drain: DrainWatch) -> Self {
-        let [is_expired, has_unsent, waits_for_app] = [false; 3].map(AtomicBool::new);
+        let [is_expired, has_unsent] = [false; 2].map(AtomicBool::new);
+        let waiting_for_app = AtomicU32::new(0);
         let now = Mutex::new(Snapshot { phase: ConnectionPhase::Idle, requests: 0 });
         let body = Mutex::default();
-        Self(Arc::new(ActivityState { now, is_expired, has_unsent, waits_for_app, body, drain }))
+        Self(Arc::new(ActivityState { now, is_expired, has_unsent, waiting_for_app, body, drain }))
     }
 
     /// Returns `true` if no request has begun and every answer was handed to the kernel.
@@ -99,11 +100,18 @@ impl Activity {
 
     /// Returns `true` while the connection waits for the app, `false` while it waits for its client.
     pub(super) fn waits_for_app(&self) -> bool {
-        self.0.waits_for_app.load(Ordering::Relaxed)
+        self.0.waiting_for_app.load(Ordering::Relaxed) > 0
     }
 
+    /// Records whether the connection waits for the app, for HTTP/1.1.
     pub(super) fn set_waits_for_app(&self, waits: bool) {
-        self.0.waits_for_app.store(waits, Ordering::Relaxed);
+        self.0.waiting_for_app.store(u32::from(waits), Ordering::Relaxed);
+    }
+
+    /// Counts one request of HTTP/2 as one that the app works on, until the returned value is dropped.
+    pub(super) fn app_works(&self) -> AppAtWork {
+        self.0.waiting_for_app.fetch_add(1, Ordering::Relaxed);
+        AppAtWork(self.clone())
     }
 
     /// Records that the app has the body of the current request.
@@ -149,6 +157,16 @@ impl Activity {
         };
         self.set_waits_for_app(true);
         RequestInFlight { activity: self.clone(), began }
+    }
+}
+
+/// A request of HTTP/2 that the app works on, until it is dropped.
+#[derive(Debug)]
+pub(super) struct AppAtWork(Activity);
+
+impl Drop for AppAtWork {
+    fn drop(&mut self) {
+        self.0.0.waiting_for_app.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -42,6 +42,12 @@ impl Certificate {
         self.expiry.set(other.expiry.get());
     }
 
+    /// Returns the end of the certificate in use, in Unix seconds.
+    #[must_use]
+    pub fn expiry(&self) -> i64 {
+        self.expiry.get()
+    }
+
     /// Returns the acceptor that performs handshakes with the certificate in use.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         self.acceptor.lock().clone()

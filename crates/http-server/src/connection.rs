@@ -143,11 +143,13 @@ impl Connections {
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (app, limits, streams) = (Arc::clone(&self.app), &self.limits, Streams::new(&self.limits));
-        let service = Http2Service { app, peer, discarder: self.discarder.clone(), streams: streams.clone() };
+        let (discarder, activity) = (self.discarder.clone(), &activity);
+        let service =
+            Http2Service { app, peer, discarder, streams: streams.clone(), activity: activity.clone() };
         let http2 = version_2::builder(limits, streams.clone());
         let stream = ObservedStream::new(stream, activity.clone());
         let mut connection = http2.serve_connection(TokioIo::new(stream), service);
-        version_2::drive(&mut connection, &activity, peer, limits, self.drain.clone(), &streams).await;
+        version_2::drive(&mut connection, activity, peer, limits, self.drain.clone(), &streams).await;
         drop(connection);
         streams.end().await;
     }

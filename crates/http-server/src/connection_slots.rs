@@ -46,7 +46,7 @@ impl ConnectionSlots {
     }
 
     /// Closes the oldest connection that waits for its client whenever the last slot is taken, so that slow
-    /// clients do not keep others out. For ports without TLS.
+    /// clients do not keep others out.
     #[must_use]
     pub fn reclaiming(self) -> Self {
         Self { reclaimable: Some(Arc::default()), ..self }

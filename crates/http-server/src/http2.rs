@@ -122,6 +122,7 @@ pub(super) struct Http2Service {
     pub(super) peer: SocketAddr,
     pub(super) discarder: BodyDiscarder,
     pub(super) streams: Streams,
+    pub(super) activity: Activity,
 }
 
 impl Service<Request<Incoming>> for Http2Service {
@@ -134,8 +135,9 @@ impl Service<Request<Incoming>> for Http2Service {
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let request = request.map(|body| Body::new(RequestBody::of_stream(body, self.discarder.clone())));
         let (app, peer, streams) = (Arc::clone(&self.app), self.peer, self.streams.clone());
+        let activity = self.activity.clone();
         async move {
-            let place = streams.place().await;
+            let place = (streams.place().await, activity.app_works());
             let answer = app.answer(request, peer).inspect(move |_| drop(place));
             Ok(ToItsEnd::new(answer).await)
         }

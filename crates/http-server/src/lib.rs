@@ -205,7 +205,7 @@ metrics! {
         ),
         refused: IntCounter = counter(
             "petstore_connections_refused_total",
-            "Connections to the REST port closed at once, because their address had too many.",
+            "REST connections closed at once, because their address had too many.",
         ),
     }
 }

@@ -73,10 +73,8 @@ impl EdgeSettings {
     ///
     /// If the files cannot be used.
     pub fn certificate(&self) -> Result<Option<Certificate>, InvalidSetting> {
-        let (Some(certificate), Some(key)) = (&self.https_cert, &self.https_key) else { return Ok(None) };
-        let (chain, key) = files::certified_key(("--https-cert", certificate), ("--https-key", key))?;
-        let parsed = Certificate::parse(&chain, &key);
-        parsed.map(Some).map_err(|error| InvalidSetting::new("--https-cert", error.to_string()))
+        let (certificate, key) = (self.https_cert.as_deref(), self.https_key.as_deref());
+        files::https_certificate(("--https-cert", certificate), ("--https-key", key))
     }
 
     /// Returns the proxies whose X-Forwarded-For is trusted.

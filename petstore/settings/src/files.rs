@@ -9,7 +9,7 @@ use std::{
 
 use petstore_api_key::ServiceToken;
 use petstore_command_line::output::reason;
-use petstore_http_server::tls;
+use petstore_http_server::{Certificate, tls};
 use rustix::process::geteuid;
 
 use super::InvalidSetting;
@@ -71,6 +71,17 @@ pub(super) fn certified_key(
             Err(InvalidSetting::new(setting, format!("{} {error}", path.display())))
         }
     }
+}
+
+/// Returns the certificate of an HTTPS port, if both of its files are set.
+pub(super) fn https_certificate(
+    (certificate_setting, certificate_path): (&'static str, Option<&Path>),
+    (key_setting, key_path): (&'static str, Option<&Path>),
+) -> Result<Option<Certificate>, InvalidSetting> {
+    let (Some(certificate), Some(key)) = (certificate_path, key_path) else { return Ok(None) };
+    let (chain, key) = certified_key((certificate_setting, certificate), (key_setting, key))?;
+    let parsed = Certificate::parse(&chain, &key);
+    parsed.map(Some).map_err(|error| InvalidSetting::new(certificate_setting, error.to_string()))
 }
 
 /// Returns the bytes of a PEM file. Its mode is not checked, because orchestrators mount keys in various

@@ -1,12 +1,13 @@
 //! Settings of every process of the service: the admin port, the shutdown, the log and traces.
 
-use std::{num::NonZeroUsize, thread, time::Duration};
+use std::{num::NonZeroUsize, path::PathBuf, thread, time::Duration};
 
 use clap::builder::TypedValueParser;
+use petstore_http_server::Certificate;
 use petstore_telemetry::{logs::LogFormat, traces::OtlpEndpoint};
 
 use super::{
-    HostName, ListenAddr,
+    HostName, InvalidSetting, ListenAddr, files,
     value::{duration, duration_or_zero, is_second, whole_number},
 };
 
@@ -18,13 +19,25 @@ pub struct ProcessSettings {
     #[arg(long, env = "PETSTORE_ADMIN_ADDR", default_value = "127.0.0.1:9090", value_name = "ADDR")]
     pub admin_addr: ListenAddr,
 
-    /// Extra host name that the admin port accepts. IP addresses, localhost and names without a dot always
-    /// work; other names get 421; may be repeated, separated by commas in the variable
+    /// Address and port for the same over HTTPS
+    #[arg(long, env = "PETSTORE_ADMIN_HTTPS_ADDR", requires = "admin_https_cert", value_name = "ADDR")]
+    pub admin_https_addr: Option<ListenAddr>,
+
+    /// File with its certificate, like --https-cert
+    #[arg(long, env = "PETSTORE_ADMIN_HTTPS_CERT", value_name = "FILE")]
+    #[arg(requires = "admin_https_key", requires = "admin_https_addr")]
+    pub admin_https_cert: Option<PathBuf>,
+
+    /// File with the private key, in PEM
+    #[arg(long, env = "PETSTORE_ADMIN_HTTPS_KEY", requires = "admin_https_cert", value_name = "FILE")]
+    pub admin_https_key: Option<PathBuf>,
+
+    /// Host name that the admin port accepts, besides IP addresses, localhost and names without a dot; others
+    /// get 421; may be repeated, separated by commas in the variable
     #[arg(long, env = "PETSTORE_ADMIN_HOST", value_delimiter = ',', value_name = "NAME")]
     pub admin_host: Vec<HostName>,
 
-    /// Time after SIGTERM for which requests are still served, with /readyz at 503, until load balancers have
-    /// moved on
+    /// Time after SIGTERM for which requests are still served, with /readyz at 503, while balancers move on
     #[arg(long, env = "PETSTORE_DRAIN_DELAY", default_value = "0s", value_name = "TIME")]
     #[arg(value_parser = duration_or_zero)]
     pub drain_delay: Duration,
@@ -62,6 +75,16 @@ pub struct ProcessSettings {
 }
 
 impl ProcessSettings {
+    /// Returns the certificate of the admin port, if that is served over HTTPS.
+    ///
+    /// # Errors
+    ///
+    /// If the files cannot be used.
+    pub fn admin_certificate(&self) -> Result<Option<Certificate>, InvalidSetting> {
+        let (certificate, key) = (self.admin_https_cert.as_deref(), self.admin_https_key.as_deref());
+        files::https_certificate(("--admin-https-cert", certificate), ("--admin-https-key", key))
+    }
+
     /// Returns the number of threads that serve requests. On a small machine a second one costs more, in
     /// wake-ups, than it gives: the database, Redis or the other half of the service needs the other core.
     #[must_use]

@@ -21,6 +21,8 @@ pub struct Addresses {
     pub grpc: Option<GrpcAddr>,
     /// Address of the admin port.
     pub admin: SocketAddr,
+    /// Address of the admin port over HTTPS.
+    pub admin_https: Option<SocketAddr>,
     /// URL of the store, without a password.
     pub store: Option<String>,
     /// File with the first API key, if the store was new.
@@ -32,7 +34,8 @@ pub struct Addresses {
 impl Addresses {
     pub(crate) fn new(admin: SocketAddr) -> Self {
         let (first_key_file, first_operator_file) = (None, None);
-        Self { http: None, https: None, grpc: None, admin, store: None, first_key_file, first_operator_file }
+        let (http, https, admin_https, grpc, store) = Default::default();
+        Self { http, https, grpc, admin, admin_https, store, first_key_file, first_operator_file }
     }
 
     /// Prints everything in one write, so that a reader never sees a part of it.
@@ -52,7 +55,11 @@ impl Addresses {
     /// Returns the URL of the operator console, which a gateway has.
     fn console(&self) -> Option<String> {
         let is_gateway = self.http.is_some() || self.https.is_some();
-        is_gateway.then(|| format!("http://{}/console", self.admin))
+        let origin = match self.admin_https {
+            Some(addr) => format!("https://{addr}"),
+            None => format!("http://{}", self.admin),
+        };
+        is_gateway.then(|| format!("{origin}/console"))
     }
 
     fn text(&self) -> String {
@@ -73,6 +80,9 @@ impl Addresses {
             line("gRPC", addr);
         }
         line("admin", &format_args!("http://{}", self.admin));
+        if let Some(addr) = self.admin_https {
+            line("admin-https", &format_args!("https://{addr}"));
+        }
         if let Some(url) = self.console() {
             line("console", &url);
         }

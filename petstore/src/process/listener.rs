@@ -7,7 +7,7 @@ use std::{fmt, io, net::SocketAddr};
 use petstore_command_line::output::reason;
 use petstore_grpc_server::Listener;
 use petstore_http_server::Certificate;
-use petstore_settings::{EdgeSettings, GrpcAddr, InvalidSetting, ListenAddr};
+use petstore_settings::{EdgeSettings, GrpcAddr, InvalidSetting, ListenAddr, ProcessSettings};
 use tokio::{net::TcpListener, task::spawn_blocking};
 
 pub(crate) use self::unix::SocketFile;
@@ -56,6 +56,23 @@ pub(crate) async fn bind_grpc(addr: &GrpcAddr) -> Result<BoundGrpc, ProcessError
         }
     };
     Ok(BoundGrpc { listener, addr, file })
+}
+
+/// Bound ports of the administration.
+#[derive(Debug)]
+pub(super) struct BoundAdmin {
+    pub(super) http: Bound,
+    pub(super) https: Option<(Bound, Certificate)>,
+}
+
+/// Binds `--admin-addr` and `--admin-https-addr`, and reads the certificate.
+pub(super) async fn bind_admin(settings: &ProcessSettings) -> Result<BoundAdmin, ProcessError> {
+    let http = bind("--admin-addr", &settings.admin_addr).await?;
+    let https = match (&settings.admin_https_addr, settings.admin_certificate()?) {
+        (Some(addr), Some(certificate)) => Some((bind("--admin-https-addr", addr).await?, certificate)),
+        _ => None, // clap requires both or none
+    };
+    Ok(BoundAdmin { http, https })
 }
 
 /// Bound ports of REST, at least one.

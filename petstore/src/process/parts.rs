@@ -12,9 +12,11 @@ use petstore_core_client::CoreTransport;
 use petstore_database::DatabaseUrl;
 use petstore_gateway::{Gateway, RestApp};
 use petstore_grpc_server::{GrpcServerLimits, Security};
-use petstore_http_server::{ConnectionMetrics, ConnectionSlots, Server, ServerLimits};
+use petstore_http_server::{Certificate, ConnectionMetrics, ConnectionSlots, Server, ServerLimits};
 use petstore_rate_limit::{InProcessLimiter, RateLimiter, RedisLimiter, ResilientLimiter, redis_metrics};
-use petstore_settings::{CoreAddressSettings, EdgeSettings, GrpcSettings, LimiterSettings, StoreSettings};
+use petstore_settings::{
+    CoreAddressSettings, EdgeSettings, GrpcSettings, LimiterSettings, ProcessSettings, StoreSettings,
+};
 use petstore_telemetry::metrics::{Collector, Collectors, IntGaugeVec, Sampled, gauges};
 use rustix::fs::{StatVfs, statvfs};
 use tokio::{runtime::Handle, task::spawn_blocking};
@@ -23,12 +25,12 @@ use tower::{ServiceExt, service_fn};
 
 use super::{
     Phase, Process, ProcessError, admin,
-    listener::{Bound, BoundGrpc, BoundRest},
+    listener::{BoundAdmin, BoundGrpc, BoundRest},
 };
 
 impl Process {
     /// Serves the admin port, from before the process is ready until its end.
-    pub(super) fn serve_admin(&mut self, port: Bound) {
+    pub(super) fn serve_admin(&mut self, ports: BoundAdmin, settings: &ProcessSettings) {
         let connections = self.connection_limits.admin;
         let at_once = connections - connections / 4; // a quarter is for health
         let (health, metrics, names) = (self.health.clone(), self.metrics.clone(), self.admin_hosts.clone());
@@ -41,10 +43,27 @@ impl Process {
             slots: ConnectionSlots::new(connections, connections).reclaiming(),
             metrics: ConnectionMetrics::default(), // not shown
         };
-        let draining = self.reached(Phase::Draining);
-        self.add("the admin port", Phase::ClosingAdmin, |end| {
-            petstore_http_server::serve(port.listener, admin, draining, end)
-        });
+        self.addresses.admin_https = ports.https.as_ref().map(|(port, _)| port.addr);
+        self.metrics.add(vec![admin_certificate_metric(ports.https.as_ref().map(|(_, used)| used.clone()))]);
+        if let Some((_, in_use)) = &ports.https {
+            let files = [&settings.admin_https_cert, &settings.admin_https_key];
+            let (files, settings, in_use) =
+                (files.into_iter().flatten().cloned(), settings.clone(), in_use.clone());
+            self.reloads.add("the HTTPS certificate of the admin port", files, move || {
+                if let Some(certificate) = settings.admin_certificate()? {
+                    in_use.replace(&certificate);
+                }
+                Ok(())
+            });
+        }
+        let https =
+            ports.https.map(|(port, certificate)| ("the admin port over HTTPS", port, Some(certificate)));
+        for (name, port, certificate) in [("the admin port", ports.http, None)].into_iter().chain(https) {
+            let (server, draining) = (Server { certificate, ..admin.clone() }, self.reached(Phase::Draining));
+            self.add(name, Phase::ClosingAdmin, |end| {
+                petstore_http_server::serve(port.listener, server, draining, end)
+            });
+        }
     }
 
     /// Serves REST, and runs the gateway's background work.
@@ -208,19 +227,31 @@ impl Process {
     }
 }
 
+/// Returns the metric of the end of the admin port's certificate.
+fn admin_certificate_metric(certificate: Option<Certificate>) -> Box<dyn Collector> {
+    let expiry = gauges(
+        "petstore_admin_https_certificate_expiry_timestamp_seconds",
+        "Expiry of the admin port's certificate, in Unix seconds; 0 without one.",
+        &[],
+    );
+    Sampled::boxed(expiry, move |gauge: &IntGaugeVec| {
+        gauge.with_label_values::<&str>(&[]).set(certificate.as_ref().map_or(0, Certificate::expiry));
+    })
+}
+
 /// Returns the metrics of the file system of a store in a file. A database server has its own.
 fn disk_metrics(url: &DatabaseUrl) -> Collectors {
     let folder = url.sqlite_file().map(|file| folder_of(file).to_owned());
     vec![
         sampled(
             "petstore_store_disk_available_bytes",
-            "Free bytes of the file system with the store's file; not shown for PostgreSQL.",
+            "Free bytes of the file system with SQLite's file.",
             folder.clone(),
             |disk| disk.f_bavail.saturating_mul(disk.f_frsize),
         ),
         sampled(
             "petstore_store_disk_size_bytes",
-            "Size of the file system with the store's file, in bytes; not shown for PostgreSQL.",
+            "Size of the file system with SQLite's file, in bytes.",
             folder,
             |disk| disk.f_blocks.saturating_mul(disk.f_frsize),
         ),

@@ -29,8 +29,8 @@ pub(super) struct SessionCookie {
 impl SessionCookie {
     /// Returns the cookies for requests like this one. Cookies belong to a host regardless of its port, so
     /// the port is in the name: two services on one machine have separate sessions. Origin shows if the
-    /// browser uses HTTPS, because the admin port itself speaks plain HTTP, behind a proxy that may not.
-    /// Browsers send it with every sign-in, and no page can change it.
+    /// browser uses HTTPS, of the admin port or of a proxy before its plain one. Browsers send it with every
+    /// sign-in, and no page can change it.
     pub(super) fn new(headers: &HeaderMap) -> Self {
         let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or("");
         let port = text(HOST).rsplit_once(':').map_or("", |(_, port)| port);

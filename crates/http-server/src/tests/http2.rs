@@ -16,6 +16,9 @@ const NO_WINDOW: &[u8] = b"\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x04\x00\x00\
 /// Frame with `GET /large` on stream 1: `:method: GET`, `:scheme: https`, and literally `:path` and
 /// `:authority` (RFC 7541).
 const GET_LARGE: &[u8] = b"\x00\x00\x0d\x01\x05\x00\x00\x00\x01\x82\x87\x04\x06/large\x01\x01h";
+/// Frame with `GET /slow`.
+const GET_SLOW: &[u8] = b"\x00\x00\x0c\x01\x05\x00\x00\x00\x01\x82\x87\x04\x05/slow\x01\x01h";
+const DATA: u8 = 0;
 const RST_STREAM: u8 = 3;
 const GOAWAY: u8 = 7;
 
@@ -27,6 +30,10 @@ struct Secured {
 
 impl Secured {
     async fn start(limits: ServerLimits) -> Self {
+        Self::start_with(app(), limits, enough()).await
+    }
+
+    async fn start_with(app: Router, limits: ServerLimits, slots: ConnectionSlots) -> Self {
         let CertifiedKey { cert, signing_key } =
             generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
         let (chain, key) = (cert.pem(), signing_key.serialize_pem());
@@ -40,7 +47,7 @@ impl Secured {
             .with_root_certificates(roots)
             .with_no_client_auth();
         config.alpn_protocols = vec![b"h2".to_vec()];
-        let server = Running::start_over(certificate, app(), limits, enough()).await;
+        let server = Running::start_over(certificate, app, limits, slots).await;
         Self { server, connector: TlsConnector::from(Arc::new(config)) }
     }
 
@@ -96,6 +103,20 @@ async fn an_idle_connection_gets_goaway_and_is_closed() {
     let mut stream = server.send(&[PREFACE, NO_SETTINGS]).await;
     read_until_kind(&mut stream, GOAWAY).await;
     read_to_end(&mut stream).await;
+}
+
+#[tokio::test]
+async fn a_connection_whose_request_the_app_works_on_is_not_reclaimed() {
+    let (app, begun, finish) = slow_app();
+    let server = Secured::start_with(app, patient(), ConnectionSlots::new(3, 9).reclaiming()).await;
+    let mut working = server.send(&[PREFACE, NO_SETTINGS, GET_SLOW]).await;
+    begun.notified().await;
+    let mut slow = Vec::new();
+    for _ in 0..4 {
+        slow.push(server.send(&[PREFACE, NO_SETTINGS]).await); // each makes the one before it close
+    }
+    finish.notify_one();
+    read_until_kind(&mut working, DATA).await;
 }
 
 #[tokio::test]

@@ -13,15 +13,20 @@ use std::{
 
 use axum::{
     extract::{Request, State},
-    http::{StatusCode, header::HOST},
+    http::{HeaderValue, StatusCode, header::HOST},
     middleware::Next,
     response::Response,
 };
 use petstore_gateway::error_response;
 use petstore_settings::HostName;
 
-/// Forwards requests whose host name is safe.
-pub(super) async fn check(State(known): State<Arc<[HostName]>>, request: Request, next: Next) -> Response {
+/// Forwards requests whose host name is safe. HTTP/2 has it in the target, from which it is copied into Host:
+/// the console names its cookies by that.
+pub(super) async fn check(
+    State(known): State<Arc<[HostName]>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let mut hosts = request.headers().get_all(HOST).into_iter();
     // A target in absolute form comes before Host (RFC 9112 §3.2.2). Browsers always send one of the two.
     let host = match (request.uri().authority(), hosts.next(), hosts.next()) {
@@ -31,6 +36,11 @@ pub(super) async fn check(State(known): State<Arc<[HostName]>>, request: Request
         (None, Some(_), Some(_)) => Some(""),
     };
     if host.is_none_or(|host| is_safe(host, &known)) {
+        if let Some(authority) = request.uri().authority()
+            && let Ok(host) = HeaderValue::from_str(authority.as_str())
+        {
+            request.headers_mut().entry(HOST).or_insert(host);
+        }
         return next.run(request).await;
     }
     let message = "the admin port answers under an IP address, localhost, a name without a dot, or a name \

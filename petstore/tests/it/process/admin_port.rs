@@ -1,13 +1,15 @@
 //! The admin port: liveness and readiness, the hosts that it answers, and slow clients.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
-use petstore_testkit::raw;
+use petstore_testkit::{Authority, Client, Protocol, eventually, raw};
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt, time::timeout};
 
 use crate::{PORTS, petstore, serve};
 
+/// Time within which a new certificate must be in use.
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of an answer on a busy machine.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 /// Timeout of an answer while slow clients have all connections. It is shorter than the time after which
@@ -170,4 +172,77 @@ async fn a_process_that_is_not_ready_fails_its_health_check() {
     assert_eq!((exit.code, parts), (Some(1), "down: core down, limiter ok"), "{exit:?}");
     assert!(cause.starts_with("core: No core has answered since this gateway started"), "{exit:?}");
     assert_eq!(exit.stderr, "error: the process is not ready for requests\n");
+}
+
+#[tokio::test]
+async fn the_admin_port_over_https_has_secure_sessions_and_takes_a_new_certificate() {
+    let (authority, installation) = (Authority::new(), petstore());
+    let certificate = authority.issue("127.0.0.1");
+    let https = ["--admin-https-addr", "127.0.0.1:0", "--admin-https-cert", &certificate.file];
+    let key = ["--admin-https-key", &certificate.key_file];
+    let server = installation.start(&serve(&[&https[..], &key].concat())).await;
+    let address = server.address("admin-https");
+    assert!(server.stdout().contains(&format!("console https://{address}/console\n")), "{}", server.stdout());
+    let token = installation.read("data/first-operator-token");
+    for protocol in Protocol::ALL {
+        let admin = Client::new(address).over_tls(&authority, protocol);
+        admin.get("/readyz").await.assert_status(200);
+        admin.get("/v1/pets").await.assert_status(404);
+        let origin = format!("https://{address}");
+        let fields = [("petstore-console", "1"), ("origin", origin.as_str())];
+        let body = json!({"token": token.trim()}).to_string();
+        let session = admin.send("POST", "/console/session", &fields, body).await;
+        session.assert_status(200);
+        let cookies = session.values("set-cookie");
+        let name = format!("__Host-petstore-console{}=", address.port());
+        assert!(cookies[0].starts_with(&name), "{cookies:?}");
+        assert!(cookies.iter().all(|cookie| cookie.ends_with("; Secure")), "{cookies:?}");
+        let cookie = cookies[0].split(';').next().unwrap();
+        let console = admin.with_header("cookie", cookie).with_header("petstore-console", "1");
+        console.get("/console/api/accounts").await.assert_status(200);
+    }
+    let metrics = server.admin().get("/metrics").await;
+    let name = "petstore_admin_https_certificate_expiry_timestamp_seconds ";
+    let expiry: i64 =
+        metrics.text().lines().find_map(|line| line.strip_prefix(name)).unwrap().parse().unwrap();
+    assert!(expiry > 0, "{expiry}");
+
+    let log_has = async |line: &str| {
+        eventually(RELOAD_TIMEOUT, async || {
+            let log = server.stderr();
+            if log.contains(line) { Ok(()) } else { Err(log) }
+        })
+        .await;
+    };
+    let (other, kept) = (Authority::new(), Client::new(address).over_tls(&authority, Protocol::Http1));
+    let new = other.issue("127.0.0.1");
+    fs::write(&certificate.file, "not a certificate").unwrap();
+    log_has("cannot reload the HTTPS certificate of the admin port").await;
+    kept.get("/livez").await.assert_status(200);
+    fs::copy(&new.key_file, &certificate.key_file).unwrap();
+    fs::copy(&new.file, &certificate.file).unwrap();
+    log_has(": reloaded the HTTPS certificate of the admin port").await;
+    Client::new(address).over_tls(&other, Protocol::Http2).get("/livez").await.assert_status(200);
+}
+
+#[tokio::test]
+async fn an_unusable_certificate_of_the_admin_port_is_named_at_the_start() {
+    let (installation, authority) = (petstore(), Authority::new());
+    let (certificate, other) = (authority.issue("127.0.0.1"), authority.issue("127.0.0.1"));
+    let with = async |cert: &str, key: &str| {
+        let addr = ["--admin-https-addr", "127.0.0.1:0"];
+        let files = ["--admin-https-cert", cert, "--admin-https-key", key];
+        installation.run(&serve(&[&addr[..], &files].concat())).await
+    };
+    for (exit, setting, fault) in [
+        (with("/nowhere.pem", &certificate.key_file).await, "--admin-https-cert: ", "/nowhere.pem"),
+        (with(&certificate.key_file, &certificate.key_file).await, "--admin-https-cert: ", "no certificate"),
+        (with(&certificate.file, &other.key_file).await, "--admin-https-key: ", "the key of another"),
+    ] {
+        assert_eq!((exit.code, exit.stderr.lines().count()), (Some(2), 1), "{exit:?}");
+        assert!(exit.stderr.contains(setting) && exit.stderr.contains(fault), "{exit:?}");
+    }
+    let exit = installation.run(&serve(&["--admin-https-addr", "127.0.0.1:0"])).await;
+    assert_eq!(exit.code, Some(2), "{exit:?}");
+    assert!(exit.stderr.contains("--admin-https-cert"), "{exit:?}");
 }
