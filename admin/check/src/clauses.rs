@@ -125,8 +125,7 @@ pub(crate) const CLAUSES: &[Clause] = &[
         let sent = all.counted("usage", "usage after")?;
         (counted == sent).or(|| {
             after.broken(format!(
-                "shows {sent} requests counted as {counted}: something repeats requests, or others use the \
-                 account"
+                "shows {sent} requests counted as {counted}: {COUNTED_ELSEWHERE}, or others use the account"
             ))
         })
     }),
@@ -332,6 +331,9 @@ fn names_all(answer: &Answer, names: &[&str]) -> Judgement {
     is_right.or(|| answer.broken(format!("says {message}, which does not name all of {names:?}")))
 }
 
+/// Reasons for counts of two answers that do not follow each other.
+const COUNTED_ELSEWHERE: &str = "a gateway decided without Redis meanwhile, something repeats requests";
+
 /// Checks that the second answer shows the window of the first one, with `counted` requests more.
 fn follows(first: &Answer, second: &Answer, counted: u64) -> Judgement {
     let ((before, reset), (after, same)) = (first.shown_window()?, second.shown_window()?);
@@ -341,8 +343,8 @@ fn follows(first: &Answer, second: &Answer, counted: u64) -> Judgement {
     let is_right = same == reset && after + counted == before;
     is_right.or(|| {
         second.broken(format!(
-            "shows {after} requests left until {same}, after {before} until {reset}: it counted elsewhere, \
-             something repeats requests, or others use this address"
+            "shows {after} requests left until {same}, after {before} until {reset}: {COUNTED_ELSEWHERE}, or \
+             others use this address"
         ))
     })
 }

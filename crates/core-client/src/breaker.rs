@@ -85,10 +85,7 @@ impl CoreBreaker {
                 "petstore_core_breaker_open",
                 "1 while the core does not answer and calls to it fail immediately.",
             ),
-            outages: counter(
-                "petstore_core_outages_total",
-                "Outages of the core that this gateway noticed.",
-            ),
+            outages: counter("petstore_core_outages_total", "Outages of the core that this gateway noticed."),
         })
     }
 

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeSet,
     io::{BufRead, BufReader},
     path::Path,
-    process::{Command, Stdio},
+    process::{Command, Output, Stdio},
 };
 
 use petstore_testkit::{
@@ -33,7 +33,10 @@ fn session_command(session: &str) -> Command {
 }
 
 fn succeed(command: &mut Command) {
-    let output = command.output().unwrap();
+    assert_succeeded(&command.output().unwrap());
+}
+
+fn assert_succeeded(output: &Output) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -130,8 +133,20 @@ fn the_backup_session_works_as_its_page_says() {
     execute("backup");
 }
 
+/// On an overloaded machine Redis may miss its 50 ms. Then gateways count by themselves for a moment, as they
+/// should, and `petstore check` notices. So a broken clause is looked at a second time.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_production_session_works_as_its_page_says() {
+    let first = production_session().await;
+    if String::from_utf8_lossy(&first.stderr).contains("broken clauses") {
+        assert_succeeded(&production_session().await);
+    } else {
+        assert_succeeded(&first);
+    }
+}
+
+/// Executes the session with new servers.
+async fn production_session() -> Output {
     let postgres = PostgresServer::start(PostgresOptions::default()).await;
     let redis = RedisServer::start(RedisOptions::default()).await;
     let mut command = session_command("production");
@@ -140,7 +155,7 @@ async fn the_production_session_works_as_its_page_says() {
     command.args(of_servers.iter().chain(&of_processes).map(|(port, real)| format!("{port}={real}")));
     command.envs([("PGHOST", "127.0.0.1"), ("PGUSER", "postgres")]);
     command.env("PGPORT", postgres.address().port().to_string());
-    succeed(&mut command);
+    command.output().unwrap()
 }
 
 #[test]
