@@ -5,14 +5,14 @@ use crate::{is_page, paths, read};
 
 /// Pages of a developer of clients.
 const CALL_IT: [(&str, usize); 4] =
-    [("README.md", 650), ("docs/api.md", 1_960), ("docs/contract.md", 3_960), ("docs/errors.md", 1_610)];
+    [("README.md", 650), ("docs/api.md", 1_880), ("docs/contract.md", 3_960), ("docs/errors.md", 1_550)];
 /// Pages of a developer of the service. The decisions are read one at a time.
 const CHANGE_IT: [(&str, usize); 5] = [
     ("CONTRIBUTING.md", 1_350),
-    ("docs/architecture.md", 2_000),
-    ("docs/performance.md", 1_420),
-    ("docs/recipes.md", 650),
-    ("docs/releasing.md", 270),
+    ("docs/architecture.md", 1_890),
+    ("docs/performance.md", 1_310),
+    ("docs/recipes.md", 610),
+    ("docs/releasing.md", 240),
 ];
 /// Pages of an operator. Of those about one platform the longest one is counted, because nobody needs both.
 const RUN_IT: [(&str, usize); 10] = [
@@ -32,8 +32,11 @@ const FOR_FEW: [(&str, usize); 2] = [("deploy/systemd/README.md", 170), ("docs/s
 /// Maximum number of words of all pages of one reader.
 const OF_ONE_READER: usize = 9_500;
 
+/// Maximum number of words of README and docs/, without the pages about one decision or measurement.
+const OF_README_AND_DOCS: usize = 20_000;
+
 /// Maximum number of words of all pages.
-const OF_ALL: usize = 23_500;
+const OF_ALL: usize = 23_300;
 
 fn words(page: &str) -> usize {
     read(page).split_whitespace().count()
@@ -70,6 +73,10 @@ fn one_reader_can_read_everything() {
 
 #[test]
 fn all_pages_together_are_within_their_budget() {
-    let words: usize = budgets().map(|(page, _)| words(page)).sum();
-    assert!(words <= OF_ALL, "the pages have {words} words");
+    let words = |is_counted: fn(&str) -> bool| -> usize {
+        budgets().map(|(page, _)| page).filter(|page| is_counted(page)).map(words).sum()
+    };
+    let (docs, all) = (words(|page| page == "README.md" || page.starts_with("docs/")), words(|_| true));
+    assert!(docs <= OF_README_AND_DOCS, "README and docs/ have {docs} words");
+    assert!(all <= OF_ALL, "the pages have {all} words");
 }
