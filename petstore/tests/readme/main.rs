@@ -11,6 +11,7 @@ mod budgets;
 mod crates;
 mod descriptor;
 mod language;
+mod limits;
 mod performance;
 mod references;
 mod sessions;

@@ -1,0 +1,112 @@
+//! Bounds on the page about limits: each is the value of the code that enforces it.
+
+use crate::read;
+
+/// A row of the page; the file that enforces it; and the code there, which has the value.
+const BOUNDS: [(&str, &str, &str); 46] = [
+    ("| REST ports together | 10,000; ", RLIMITS, "rest: 10_000,"),
+    ("more wait | 704 |", RLIMITS, "rest: 704,"),
+    ("1,024; more are closed | 352 |", RLIMITS, "rest_per_address: 1_024,"),
+    ("| gRPC port | 1,024; more wait | 128 |", RLIMITS, "grpc: 1_024,"),
+    ("| admin port | 64, a quarter ", RLIMITS, "admin: 64 }"),
+    ("| admin port | 64, a quarter ", "petstore/src/process/parts.rs", "connections - connections / 4;"),
+    ("reads nothing of a response | 10 s |", HTTP_SERVER, "write_stall: Duration::from_secs(10)"),
+    ("next response | 10 to 11 min |", HTTP_SERVER, "max_connection_age: Duration::from_mins(10)"),
+    ("until a response is read | 100; 1 min |", HTTP_SERVER, "max_streams: 100,"),
+    ("until a response is read | 100; 1 min |", HTTP_SERVER, "stream_deadline: Duration::from_mins(1)"),
+    ("as many writes | 128; 96 of one account |", PERMITS, "MAX_IN_FLIGHT: usize = 128;"),
+    ("as many writes | 128; 96 of one account |", PERMITS, "MAX_OF_ACCOUNT: usize = 96;"),
+    ("| wait up to 1 s, then 503", PERMITS, "MAX_WAIT: Duration = Duration::from_secs(1);"),
+    ("| reads in a core, and as many writes | 512 |", GRPC_LIMITS, "        calls: 512,"),
+    ("operators' calls | 256; 64 |", GRPC_LIMITS, "internal_calls: 256,"),
+    ("operators' calls | 256; 64 |", GRPC_LIMITS, "operator_calls: 64,"),
+    ("| open imports; their messages processed at once | 16; 4 |", GRPC_LIMITS, "imports: 16,"),
+    ("processed at once | 16; 4 |", "core-service/src/grpc/limits.rs", "chunks: 4,"),
+    ("| calls on one connection | 256 |", "crates/grpc-server/src/server.rs", "MAX_STREAMS: u32 = 256;"),
+    ("others | 64 MiB; 16 MiB (a quarter ", "core-service/src/grpc/limits.rs", "<= 64 * 1024 * KIB"),
+    ("others | 64 MiB; 16 MiB (a quarter ", GRPC_LIMITS, "internal_in_flight: 16 * MIB,"),
+    ("(a quarter per connection) |", GRPC_LIMITS, "connection_share: 4,"),
+    (
+        "| time for a call; ",
+        "crates/core-client/src/client.rs",
+        "DEADLINE: Duration = Duration::from_secs(5);",
+    ),
+    (
+        "of an import | 5 s; 10 s |",
+        "core-service/src/lib.rs",
+        "IMPORT_IDLE_TIMEOUT: Duration = Duration::from_secs(10);",
+    ),
+    (
+        "while no core answers | 30 s |",
+        "crates/key-cache/src/changes.rs",
+        "confirmed_at.plus(Duration::from_secs(30))",
+    ),
+    ("keys in one | 50,000; 200; 1,000 |", "crates/key-cache/src/resolver.rs", "MAX_KNOWN: u64 = 50_000;"),
+    ("keys in one | 50,000; 200; 1,000 |", LOOKUPS, "BATCH_INTERVAL: Duration = Duration::from_millis(5);"),
+    ("keys in one | 50,000; 200; 1,000 |", LOOKUPS, "MAX_BATCH: usize = 1_000;"),
+    (
+        "| wait for a lookup, then 503 `OVERLOADED` | 2 s |",
+        LOOKUPS,
+        "QUEUE_TIMEOUT: Duration = Duration::from_secs(2);",
+    ),
+    ("(one more ends the oldest) | 8 h; 50 |", OPERATOR, "SESSION_TTL: Duration = Duration::from_hours(8);"),
+    ("(one more ends the oldest) | 8 h; 50 |", OPERATOR, "MAX_SESSIONS: u64 = 50;"),
+    ("then 429 | 10 a minute |", "admin/service/src/grpc/guesses.rs", "MAX_ATTEMPTS: u32 = 10;"),
+    (
+        "| Enterprise limits | 1 to 1,000,000,000 |",
+        "core-service/src/accounts/account.rs",
+        "MAX_LIMIT: u64 = 1_000_000_000;",
+    ),
+    (
+        "| gateway reports usage and refusals | every 5 s |",
+        "rest-gateway/src/usage.rs",
+        "sleep(Duration::from_secs(5))",
+    ),
+    ("| usage by day; by minute and key | 90 days; 24 h", RETENTION, "usage_days: 90,"),
+    ("| usage by day; by minute and key | 90 days; 24 h", RETENTION, "usage_minutes: 24 * 60,"),
+    ("| refused requests, sampled: kept for | 24 h |", RETENTION, "refusals: Duration::from_hours(24),"),
+    ("all | 1,000; 5,000; 200,000 ", RETENTION, "refusals_of_account: 1_000,"),
+    ("all | 1,000; 5,000; 200,000 ", RETENTION, "refusals_of_unknown: 5_000,"),
+    ("all | 1,000; 5,000; 200,000 ", RETENTION, "refusals_in_all: 200_000,"),
+    (
+        "| idempotency keys | 24 h,",
+        "core-service/src/catalogue/creation.rs",
+        "KEPT: Duration = Duration::from_hours(24);",
+    ),
+    ("idle transaction | 2 s; 1 s; 5 s |", POSTGRES, "(\"statement_timeout\", \"2s\")"),
+    ("PostgreSQL (SQLite) | 1.4 s (4 s) |", POSTGRES, "deadline = Duration::from_millis(1_400);"),
+    ("at a time | 10 min |", POSTGRES, "time::Instant::now() + Duration::from_mins(10);"),
+    (
+        "waits for Redis; failures until it stops asking | 60 ms;",
+        "crates/rate-limit/src/redis/connection.rs",
+        "[100, 50, 60].map(Duration::from_millis)",
+    ),
+    (
+        "then dropped | 4 MiB; 2,048 |",
+        "crates/telemetry/src/logs/writer.rs",
+        "MAX_WAITING: usize = 4 * 1_024 * 1_024;",
+    ),
+];
+const GRPC_LIMITS: &str = "crates/grpc-server/src/limits.rs";
+const HTTP_SERVER: &str = "crates/http-server/src/lib.rs";
+const LOOKUPS: &str = "crates/key-cache/src/lookups.rs";
+const OPERATOR: &str = "admin/service/src/domain/operator.rs";
+const PERMITS: &str = "crates/core-client/src/permits.rs";
+const POSTGRES: &str = "crates/database/src/postgres.rs";
+const RETENTION: &str = "core-service/src/accounts/retention.rs";
+const RLIMITS: &str = "petstore/src/process/rlimits.rs";
+
+#[test]
+fn every_bound_on_the_page_is_the_one_that_the_code_enforces() {
+    let page = read("docs/limits.md");
+    for (row, file, code) in BOUNDS {
+        assert!(
+            page.contains(row),
+            "docs/limits.md has no longer {row:?}, which {file} enforces with {code:?}"
+        );
+        assert!(
+            read(file).contains(code),
+            "{file} has no longer {code:?}: is {row:?} of docs/limits.md true?"
+        );
+    }
+}
