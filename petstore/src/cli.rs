@@ -232,7 +232,7 @@ mod tests {
     }
 
     /// Flags that select what a command does. A variable would change that unnoticed.
-    const WITHOUT_VARIABLE: [&str; 38] = [
+    const WITHOUT_VARIABLE: [&str; 40] = [
         "help",
         "version",
         "yes",
@@ -246,6 +246,8 @@ mod tests {
         "grace",
         "for",
         "from",
+        "days",
+        "csv",
         "reason",
         "format",
         "strict",

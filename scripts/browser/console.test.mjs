@@ -5,7 +5,7 @@ import { createServer } from "node:http";
 import { after, before, test } from "node:test";
 
 import { DESKTOP, PHONE, launch, openPage, screenshot, seriousFaults } from "./browser.mjs";
-import { asks, followed, makeAccount, secretShown, signedIn } from "./console.mjs";
+import { asks, followed, get, makeAccount, secretShown, signedIn } from "./console.mjs";
 import { startService } from "./service.mjs";
 
 let service;
@@ -315,6 +315,33 @@ test("the overview updates by itself, and says as of when", async (t) => {
     await page.getByText("1 key banned").first().waitFor();
   }
   assert.equal((await asks(page, "DELETE", `keys/${keys[0].id}/ban`)).code, undefined);
+});
+
+test("an account's page shows by day and by key how it leaves getPet, and the overview lists it", async (t) => {
+  const page = await console_(t);
+  const key = await makeAccount(page, "moving");
+  const calls = page.getByRole("region", { name: "Calls of deprecated operations" });
+  assert.equal(await calls.count(), 0, "it calls none");
+  assert.equal((await get(service.origin, key, "/v1/pets/999999")).status, 404);
+  assert.equal((await get(service.origin, key)).status, 200);
+  const cells = (row) => row.getByRole("cell").allTextContents();
+  const first = calls.getByRole("row").nth(1);
+  const uses = async () => (await asks(page, "GET", "deprecated-use?account=moving")).uses;
+  for (const until = performance.now() + 20_000; (await uses())[0]?.otherRequests !== 1; ) {
+    assert.ok(performance.now() < until, "the gateway reports every few seconds");
+    await page.waitForTimeout(200);
+  }
+  await page.reload();
+  await calls.waitFor();
+  assert.deepEqual(await cells(first), ["1", "1"]);
+  const { keys } = await asks(page, "GET", "keys?account=moving");
+  const ofKey = calls.getByRole("row").filter({ has: page.locator(`a[href="/console/keys/${keys[0].id}"]`) });
+  assert.deepEqual(await cells(ofKey), ["1", "1"]);
+  assert.deepEqual(await seriousFaults(page), []);
+  await page.goto("/console");
+  const row = calls.getByRole("row").filter({ hasText: "moving" });
+  await row.waitFor();
+  assert.deepEqual((await cells(row)).slice(0, 4), ["getPet", "1", "1", "1"]);
 });
 
 test("what shuts operators out is confirmed twice, and a new token brings them back", async (t) => {

@@ -65,6 +65,8 @@ pub enum AdminVerb {
     Ban(AdminCommand<ban::BanCommand>),
     /// Rehearse the removal of getPet: plan and cancel periods in which it is refused
     Brownout(AdminCommand<brownout::BrownoutCommand>),
+    /// Show who still calls the deprecated getPet, beside their other requests
+    Deprecation(reports::DeprecationSettings),
     /// Show the usage and limits of an account
     Usage(reports::UsageSettings),
     /// Show the load of the last minutes over all accounts, and the reasons of refusals
@@ -90,6 +92,7 @@ impl AdminVerb {
             Self::Key(command) => key::run(command),
             Self::Ban(command) => ban::run(command),
             Self::Brownout(command) => brownout::run(command),
+            Self::Deprecation(settings) => reports::deprecation(&settings),
             Self::Usage(settings) => reports::usage(&settings),
             Self::Overview(settings) => reports::overview(&settings),
             Self::Operator(command) => operator::run(command),

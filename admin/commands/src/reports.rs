@@ -7,6 +7,7 @@ use petstore_clock::Clock;
 use petstore_command_line::output::{self, Column, column, sentence, table};
 use petstore_settings::value::{duration, whole_number};
 use serde_json::{Map, Value, json};
+use tonic::Status;
 
 use crate::{client::AdminSettings, error::CommandError};
 
@@ -44,6 +45,30 @@ pub struct OverviewSettings {
     /// Number of minutes that are shown, with the current one
     #[arg(long, default_value_t = 60, value_parser = whole_number(1..=1_440_i32), value_name = "N")]
     minutes: i32,
+
+    #[command(flatten)]
+    settings: AdminSettings,
+}
+
+/// Calls of the deprecated getPet, and the other requests of its callers, to its replacement among them.
+#[derive(Debug, clap::Args)]
+pub struct DeprecationSettings {
+    /// Account whose requests are shown, even if it no longer calls getPet
+    #[arg(long, value_parser = NonEmptyStringValueParser::new(), value_name = "NAME")]
+    account: Option<String>,
+
+    /// Rows: accounts, UTC days of all callers together, or the keys of --account in the last 24 hours
+    #[arg(long, value_parser = PossibleValuesParser::new(["account", "day", "key"]), value_name = "ROW")]
+    #[arg(default_value = "account")]
+    by: String,
+
+    /// Number of UTC days, with today; 30 by default
+    #[arg(long, value_parser = whole_number(1..=90_i32), value_name = "N")]
+    days: Option<i32>,
+
+    /// Print CSV (RFC 4180), whatever `--output` says
+    #[arg(long)]
+    csv: bool,
 
     #[command(flatten)]
     settings: AdminSettings,
@@ -106,6 +131,15 @@ const COUNTS: &[Column] = &[
     column("5XX", "counts.serverErrors"),
     column("GETPET", "counts.getPet"),
 ];
+const DEPRECATED: &[Column] = &[
+    column("DATE", "date").if_any(),
+    column("ACCOUNT", "account").if_any(),
+    column("KEY", "keyId").if_any(),
+    column("GETPET", "calls"),
+    column("LAST 7 DAYS", "recentCalls").if_any(),
+    column("OTHER REQUESTS", "otherRequests").if_any(),
+    column("LAST GETPET", "lastDate").or("none"),
+];
 const EVENTS: &[Column] = &[
     column("TIME", "createTime"),
     column("OPERATOR", "operator"),
@@ -114,6 +148,47 @@ const EVENTS: &[Column] = &[
     column("ACCOUNT, KEY OR OPERATOR", "account keyId targetOperator"),
     column("CHANGE", "change"),
 ];
+
+/// Prints the report.
+///
+/// # Errors
+///
+/// If a core of 1.0.0 answers, which lists all accounts, and something else was asked for.
+pub(crate) fn deprecation(report: &DeprecationSettings) -> Result<(), CommandError> {
+    let DeprecationSettings { account, by, days, csv, settings } = report;
+    let request = json!({ "account": account, "by": by, "days": days });
+    let answer = settings.call("ListDeprecatedUse", &request)?;
+    let is_of_all_accounts = account.is_none() && by == "account";
+    let mut rows = answer["uses"].clone();
+    for row in rows.as_array_mut().into_iter().flatten() {
+        if row["otherRequests"].is_null() && !is_of_all_accounts {
+            let older = "this core is older than 1.1.0: leave out --account and --by";
+            return Err(Status::unimplemented(older).into());
+        }
+        for (date, moment) in [("date", "startTime"), ("lastDate", "lastDay")] {
+            let day = row[moment].as_str().and_then(|start| start.split('T').next());
+            row[date] = day.unwrap_or_default().into();
+        }
+    }
+    if answer["hasMore"] == true {
+        output::note("there are more rows, with fewer calls");
+    }
+    if *csv {
+        return Ok(output::print(&comma_separated(&rows))?);
+    }
+    settings.print(&answer, |_| table(DEPRECATED, &rows))
+}
+
+/// Returns the rows of the report as comma-separated values. None needs quotes: names, identifiers, dates and
+/// numbers have no commas.
+fn comma_separated(uses: &Value) -> String {
+    const COLUMNS: [&str; 7] =
+        ["date", "account", "keyId", "calls", "recentCalls", "otherRequests", "lastDate"];
+    let cell = |row: &Value, column: &str| Some(&row[column]).filter(|it| !it.is_null()).map(text);
+    let line = |row: &Value| COLUMNS.map(|column| cell(row, column).unwrap_or_default()).join(",");
+    let lines = uses.as_array().into_iter().flatten().map(line);
+    [COLUMNS.join(",")].into_iter().chain(lines).map(|line| line + "\r\n").collect()
+}
 
 pub(crate) fn usage(usage: &UsageSettings) -> Result<(), CommandError> {
     let UsageSettings { account, by, last, key, by_key, settings } = usage;

@@ -18,6 +18,8 @@ use crate::error::Result;
 const MINUTES: i64 = 60;
 /// Maximum number of periods in an answer. With the longest names they fill a message.
 const MAX_PERIODS: u64 = 1_440;
+/// Maximum number of rows in a report of deprecated calls.
+const MAX_USES: usize = 1_000;
 /// Default number of days.
 const DAYS: i64 = 30;
 
@@ -106,6 +108,20 @@ pub(super) async fn deprecated(
         days @ 1..=90 => days, // as many are stored
         _ => return Err(convert::refuse("days", "must be from 1 to 90")),
     };
-    let since = Day::containing(call.now).minus(days - 1);
-    Ok(ListDeprecatedUseResponse { uses: call.store.deprecated_use(since, 1_000).await? })
+    let by = pb::DeprecatedUseBy::try_from(request.by)
+        .map_err(|_| convert::refuse("by", "must be one of account, day, key"))?;
+    let account = call.account_id(&request.account).await?;
+    if by == pb::DeprecatedUseBy::Key && account.is_none() {
+        return Err(convert::refuse("by", "needs an account if it is key"));
+    }
+    if by == pb::DeprecatedUseBy::Key && request.days != 0 {
+        return Err(convert::refuse("days", "is not for keys: they are counted for 24 hours"));
+    }
+    let mut uses = call.store.deprecated_use(by, account, call.now, days, MAX_USES + 1).await?;
+    let has_more = uses.len() > MAX_USES;
+    uses.truncate(MAX_USES);
+    for day in uses.iter_mut().filter(|used| used.start_time.is_some()) {
+        day.account.clone_from(&request.account);
+    }
+    Ok(ListDeprecatedUseResponse { uses, has_more })
 }

@@ -122,6 +122,11 @@ async fn a_command_prints_the_json_that_the_admin_api_answers() {
         (&["operator", "list"], "operators"),
         (&["usage", "--account", ACCOUNT], &format!("{account}/usage")),
         (&["usage", "--account", ACCOUNT, "--by", "minute", "--by-key"], &usage),
+        (&["deprecation"], "deprecated-use"),
+        (
+            &["deprecation", "--account", ACCOUNT, "--by", "key"],
+            &format!("deprecated-use?account={ACCOUNT}&by=key"),
+        ),
         (&["explain", "--account", ACCOUNT], &format!("refusals?account={ACCOUNT}")),
         (&["audit", "--limit", "3"], "audit-events?pageSize=3"),
     ] {

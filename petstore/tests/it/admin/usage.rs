@@ -1,9 +1,14 @@
 //! Usage, as operators see it.
 
-use petstore_testkit::{Answer, Installation, eventually};
+use std::time::Duration;
+
+use petstore_proto::admin::v1::{DeprecatedUse, ListDeprecatedUseResponse};
+use petstore_testkit::{Answer, Installation, Plan, Role, TestShop, eventually, grpc::rewriting_proxy};
+use prost::Message;
+use prost_types::Timestamp;
 use serde_json::{Value, json};
 
-use super::{REPORT_TIMEOUT, begin_within_one_day};
+use super::{FIRST_TOKEN, REPORT_TIMEOUT, api::operator, begin_within_one_day};
 use crate::{
     ACCOUNT, key_of_new_account, petstore, serve,
     split::{Split, start_core},
@@ -31,6 +36,119 @@ async fn the_usage_command_shows_the_days_of_a_running_service() {
     let date = &today["startTime"].as_str().unwrap()[..10];
     let head = ["DATE", "REQUESTS", "2XX", "4XX", "429", "5XX", "GETPET"];
     assert_eq!(lines, [head, [date, "2", "1", "1", "0", "0", "1"]], "{}", text.stdout);
+}
+
+#[tokio::test]
+async fn the_deprecation_report_shows_who_still_calls_get_pet_by_account_day_and_key() {
+    let installation = petstore();
+    let server = installation.start(&serve(&[])).await;
+    let key = key_of_new_account(&installation).await;
+    let moved = installation.run(&["key", "create", "--account", ACCOUNT]).await;
+    begin_within_one_day().await;
+    server.client(&key).get("/v1/pets/1").await.assert_status(404);
+    server.client(moved.stdout.trim()).sends(3, "/v1/pets").await;
+    let row = eventually(REPORT_TIMEOUT, async || {
+        let report = installation.json(&["deprecation"]).await;
+        let row = report["uses"][0].clone();
+        if row["calls"] == 1 && row["otherRequests"] == 3 { Ok(row) } else { Err(report.to_string()) }
+    })
+    .await;
+    let today = &row["lastDay"].as_str().unwrap()[..10];
+    let expected = json!({
+        "account": ACCOUNT, "operationId": "getPet", "keyId": "", "calls": 1, "recentCalls": 1,
+        "otherRequests": 3, "lastDay": row["lastDay"],
+    });
+    assert_eq!(row, expected);
+
+    let text = installation.run(&["deprecation"]).await;
+    let words: Vec<_> = text.stdout.split_whitespace().collect();
+    let head = "ACCOUNT GETPET LAST 7 DAYS OTHER REQUESTS LAST GETPET";
+    assert_eq!(words.join(" "), format!("{head} {ACCOUNT} 1 1 3 {today}"), "{text:?}");
+    let days = installation.run(&["deprecation", "--by", "day", "--csv"]).await;
+    let head = "date,account,keyId,calls,recentCalls,otherRequests,lastDate\r\n";
+    assert_eq!(days.stdout, format!("{head}{today},,,1,,3,{today}\r\n"), "{days:?}");
+    let keys = installation.run(&["deprecation", "--account", ACCOUNT, "--by", "key", "--csv"]).await;
+    let lines: Vec<Vec<_>> = keys.stdout.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(
+        (lines.len(), &lines[1][3..], &lines[2][3..]),
+        (3, &["1", "", "0", today][..], &["0", "", "3", ""][..],),
+        "the second key has moved: {keys:?}"
+    );
+    assert!(lines[1..].iter().all(|line| (line[1], line[2].len()) == (ACCOUNT, 36)), "{keys:?}");
+
+    let refused = installation.run(&["deprecation", "--by", "key"]).await;
+    assert_eq!(
+        (refused.code, refused.stderr.as_str()),
+        (Some(2), "error: by needs an account if it is key\n")
+    );
+}
+
+#[tokio::test]
+async fn the_admin_api_shows_by_day_how_an_account_leaves_get_pet() {
+    let shop = TestShop::open_at("2026-11-20T10:00:00Z").await;
+    let viewer = shop.admin().with_header("authorization", &operator(&shop, "vera", Role::Viewer).await);
+    let client = shop.client_on(Plan::Pro).await;
+    client.get("/v1/pets/7").await.assert_status(404);
+    shop.advance(Duration::from_hours(24));
+    client.get("/v1/pets").await.assert_status(200);
+    let day = |day: &str, calls: u32, other: u32| {
+        json!({
+            "account": "", "operationId": "getPet", "calls": calls, "otherRequests": other, "keyId": "",
+            "startTime": format!("2026-11-{day}T00:00:00Z"),
+        })
+    };
+    let mut first = day("20", 1, 0);
+    first["lastDay"] = first["startTime"].clone();
+    let expected = json!({ "uses": [first, day("21", 0, 1)], "hasMore": false });
+    eventually(REPORT_TIMEOUT, async || {
+        let days = viewer.get("/admin/v1/deprecated-use?by=day&days=2").await.assert_status(200).json();
+        if days == expected { Ok(()) } else { Err(days.to_string()) }
+    })
+    .await;
+    for (query, message) in
+        [("by=key", "by needs an account if it is key"), ("by=week", "by must be one of account, day, key")]
+    {
+        let refused = viewer.get(&format!("/admin/v1/deprecated-use?{query}")).await;
+        refused.assert_error_body(400, "INVALID_PARAMETER");
+        assert_eq!(refused.message(), message);
+    }
+    let unknown = viewer.get("/admin/v1/deprecated-use?account=nobody").await;
+    unknown.assert_error_body(404, "ACCOUNT_NOT_FOUND");
+}
+
+#[tokio::test]
+async fn a_core_of_1_0_0_reports_deprecated_calls_by_account_and_is_asked_for_nothing_else() {
+    let installation = petstore();
+    let server = installation.start(&serve(&[])).await;
+    key_of_new_account(&installation).await;
+    let row = |account: &str| DeprecatedUse {
+        account: account.to_owned(),
+        operation_id: "getPet".to_owned(),
+        calls: 7,
+        last_day: Some(Timestamp { seconds: 1_795_651_200, nanos: 0 }),
+        ..DeprecatedUse::default()
+    };
+    let answer = ListDeprecatedUseResponse { uses: vec![row("north"), row("south")], has_more: false };
+    let proxy = rewriting_proxy(server.address("gRPC"), move |path, message| match path {
+        "/petstore.admin.v1.AdminService/ListDeprecatedUse" => answer.encode_to_vec(),
+        _ => message,
+    })
+    .await;
+    let core_url = format!("http://{proxy}");
+    let target = ["deprecation", "--core-url", &core_url, "--operator-token-file", FIRST_TOKEN];
+    let text = installation.run(&target).await;
+    let lines: Vec<Vec<_>> = text.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
+    let head = vec!["ACCOUNT", "GETPET", "LAST", "GETPET"];
+    assert_eq!(lines, [head, vec!["north", "7", "2026-11-26"], vec!["south", "7", "2026-11-26"]], "{text:?}");
+    let csv = installation.run(&[&target[..], &["--csv"]].concat()).await;
+    assert!(csv.stdout.contains("\r\n,north,,7,,,2026-11-26\r\n"), "no number that nobody counted: {csv:?}");
+    for other in [["--account", ACCOUNT], ["--by", "day"]] {
+        let refused = installation.run(&[&target[..], &other].concat()).await;
+        assert_eq!(
+            (refused.code, refused.stdout.as_str(), refused.stderr.as_str()),
+            (Some(1), "", "error: this core is older than 1.1.0: leave out --account and --by\n")
+        );
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Usage by day and by minute, and the overview.
 
+use petstore_core::accounts::Minute;
 use petstore_proto::internal::v1::{self as internal, ReportUsageRequest, UsageRow};
 
 use super::*;
@@ -58,6 +59,77 @@ async fn usage_is_reported_by_day_for_one_account_and_for_all() {
         admin.list_deprecated_use(pb::ListDeprecatedUseRequest::default()).await.unwrap().into_inner().uses;
     let uses: Vec<_> = uses.iter().map(|used| (used.account.as_str(), used.calls)).collect();
     assert_eq!(uses, [("zoo", 10), ("acme", 4)]);
+}
+
+#[tokio::test]
+async fn calls_of_a_deprecated_operation_are_reported_by_account_by_day_and_by_key() {
+    let shop = Shop::open().await;
+    let mut admin = local(&shop);
+    let (acme, [first, second]) = account_with_keys(&mut admin, "acme").await;
+    let (zoo, [other, _]) = account_with_keys(&mut admin, "zoo").await;
+    let (moved, [third, _]) = account_with_keys(&mut admin, "moved").await;
+    let day = Minute::PER_DAY;
+    let of_get_pet = |row: UsageRow, get_pet| UsageRow { get_pet, ..row };
+    let requests = vec![
+        of_get_pet(minute(acme, &first, MINUTE, 10), 8),
+        minute(acme, &second, MINUTE, 5), // and 2 refused in each row
+        of_get_pet(minute(acme, &first, MINUTE - 7 * day, 100), 50),
+        of_get_pet(minute(zoo, &other, MINUTE - 6 * day, 20), 20),
+        minute(moved, &third, MINUTE, 7),
+        of_get_pet(minute(moved, &third, MINUTE - 30 * day, 7), 9),
+    ];
+    let report = ReportUsageRequest { reporter: "gateway".into(), number: 1, requests, ..Default::default() };
+    reports(&shop).report_usage(report).await.unwrap();
+    let mut used = async |account: &str, by: pb::DeprecatedUseBy, days| {
+        let request = pb::ListDeprecatedUseRequest { account: account.into(), by: by.into(), days };
+        let answer = admin.list_deprecated_use(request).await.unwrap().into_inner();
+        assert!(!answer.has_more);
+        let ago =
+            |moment: Option<prost_types::Timestamp>| moment.map(|it| MINUTE / day - it.seconds / 86_400);
+        let row = |it: pb::DeprecatedUse| {
+            let other = it.other_requests.unwrap();
+            (it.account + &it.key_id, ago(it.start_time), it.calls, it.recent_calls, other, ago(it.last_day))
+        };
+        answer.uses.into_iter().map(row).collect::<Vec<_>>()
+    };
+    let row = |of: &str, day, calls, recent, other, last| (of.to_owned(), day, calls, recent, other, last);
+    let by_account =
+        [row("acme", None, 58, Some(8), 63, Some(0)), row("zoo", None, 20, Some(20), 2, Some(6))];
+    assert_eq!(used("", pb::DeprecatedUseBy::Unspecified, 0).await, by_account);
+    assert_eq!(
+        used("", pb::DeprecatedUseBy::Account, 7).await,
+        [row("zoo", None, 20, Some(20), 2, Some(6)), row("acme", None, 8, Some(8), 11, Some(0)),]
+    );
+    let of_moved = [row("moved", None, 0, Some(0), 9, None)];
+    assert_eq!(used("moved", pb::DeprecatedUseBy::Account, 30).await, of_moved, "it moved");
+    assert_eq!(
+        used("", pb::DeprecatedUseBy::Day, 8).await,
+        [
+            row("", Some(7), 50, None, 52, Some(7)),
+            row("", Some(6), 20, None, 2, Some(6)),
+            row("", Some(0), 8, None, 11, Some(0)), // without those of an account that never called it
+        ]
+    );
+    assert_eq!(used("zoo", pb::DeprecatedUseBy::Day, 0).await, [row("zoo", Some(6), 20, None, 2, Some(6))]);
+    let mut keys = [
+        row(&format!("acme{first}"), None, 8, None, 4, Some(0)),
+        row(&format!("acme{second}"), None, 0, None, 7, None),
+    ];
+    keys.sort_by_key(|key| std::cmp::Reverse(key.2));
+    assert_eq!(used("acme", pb::DeprecatedUseBy::Key, 0).await, keys);
+    assert_eq!(used("zoo", pb::DeprecatedUseBy::Key, 0).await, [], "24 hours");
+
+    let of =
+        |account: &str, by: i32, days| pb::ListDeprecatedUseRequest { account: account.into(), by, days };
+    for (wrong, message) in [
+        (of("", 3, 0), "by needs an account if it is key"),
+        (of("acme", 3, 1), "days is not for keys: they are counted for 24 hours"),
+        (of("", 4, 0), "by must be one of account, day, key"),
+        (of("", 1, 91), "days must be from 1 to 90"),
+    ] {
+        let refusal = admin.list_deprecated_use(wrong).await.unwrap_err();
+        assert_eq!((reason(&refusal).as_str(), refusal.message()), ("INVALID_PARAMETER", message));
+    }
 }
 
 /// The minute at the start of a test.

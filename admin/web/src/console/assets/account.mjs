@@ -1,12 +1,12 @@
 // One account: plan, windows, keys, the last 30 days.
 
 import { planFields, planOf } from "./accounts.mjs";
-import { createKey, getAccount, getLimits, getUsage, listAuditEvents, listBans, listKeys, resumeAccount, suspendAccount, updateAccount } from "./api.mjs";
+import { createKey, getAccount, getLimits, getUsage, listAuditEvents, listBans, listDeprecatedUse, listKeys, resumeAccount, suspendAccount, updateAccount } from "./api.mjs";
 import { filledIn, requestChart } from "./chart.mjs";
 import { ask, showSecret } from "./dialog.mjs";
 import { element } from "./element.mjs";
-import { capitalized, date, keyName, limits, moment, plan, relative, word } from "./format.mjs";
-import { accountLink, bannedKeysTag, details, field, growingTable, head, keyLink, keyStateTag, link, missing, orProblem, panel, planTag, tag, unlessMissing, windowMeter } from "./view.mjs";
+import { capitalized, date, keyName, limits, moment, number, plan, relative, word } from "./format.mjs";
+import { accountLink, bannedKeysTag, details, field, growingTable, head, keyLink, keyStateTag, link, missing, orProblem, panel, planTag, shortKeyLink, table, tag, unlessMissing, windowMeter } from "./view.mjs";
 
 const DAY = 86_400_000;
 const daysLong = (days) => [`${days * 86_400}s`, `in ${days} days`];
@@ -15,7 +15,7 @@ export const EXPIRIES = [["never", "never"], daysLong(30), daysLong(90), daysLon
 export async function accountPage({ subject: name, isAdmin, again }) {
   const account = await getAccount(name).catch(unlessMissing);
   if (!account) return noAccount(name);
-  const [windows, days, keys, banned] = await Promise.all([...[windowsOf(name), last30Days(name), keysOf(name)].map(orProblem), bannedTag(name)]);
+  const [windows, days, keys, deprecated, banned] = await Promise.all([...[windowsOf(name), last30Days(name), keysOf(name), deprecatedUse(name)].map(orProblem), bannedTag(name)]);
   const actions = isAdmin && [
     button("Change plan", () => changePlan(account, again)),
     button("Rename", () => rename(account)),
@@ -32,6 +32,7 @@ export async function accountPage({ subject: name, isAdmin, again }) {
     ),
     panel(["Keys", isAdmin && button("New key", () => newKey(account, again))], keys),
     panel("The last 30 days", days),
+    deprecated && panel("Calls of deprecated operations", deprecated),
   ];
 }
 
@@ -66,6 +67,20 @@ async function last30Days(account) {
   const { periods = [] } = await getUsage({ account, interval: "day" });
   const first = (Math.floor(Date.now() / DAY) - 29) * DAY;
   return requestChart("Requests by day, UTC", filledIn(periods, { first, length: DAY, count: 30, label: date }));
+}
+
+// Whether the account moves away from getPet: its days, and which key still calls it. Nothing if it never does, or if
+// an older core answers, which reports no other requests.
+async function deprecatedUse(account) {
+  const reports = ["day", "key"].map((by) => listDeprecatedUse({ account, by }));
+  const [days, keys] = (await Promise.all(reports)).map(({ uses = [] }) => uses.filter((use) => use.otherRequests !== undefined));
+  if (!days.some((day) => day.calls > 0)) return null;
+  const columns = (title, content) => [[title, content], ["getPet", (use) => number(use.calls), true], ["Other requests", (use) => number(use.otherRequests), true]];
+  return [
+    table(columns("Day, UTC", (use) => date(use.startTime)), days.reverse(), { isNarrow: true }),
+    element("h3", {}, "By key, in the last 24 hours"),
+    keys.length > 0 ? table(columns("Key", (use) => shortKeyLink(use.keyId)), keys, { isNarrow: true }) : element("p", { class: "nothing" }, "No requests."),
+  ];
 }
 
 async function keysOf(account) {

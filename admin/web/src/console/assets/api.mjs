@@ -84,7 +84,7 @@ export const listBans = (filters) => get(at("bans"), filters);
 // What happened.
 export const getUsage = (parameters) => get(at("usage"), parameters);
 export const getOverview = () => get(at("overview"));
-export const listDeprecatedUse = () => get(at("deprecated-use"));
+export const listDeprecatedUse = (parameters) => get(at("deprecated-use"), parameters);
 export const listBrownouts = () => get(at("brownouts"));
 export const explainRefusal = (subject) => get(at("refusals"), subject);
 export const listAuditEvents = (filters) => get(at("audit-events"), filters);

@@ -124,10 +124,21 @@ const keysIn = (query, column) => ({ keys = [], totalSize }) =>
         element("p", {}, link(`/console/keys?${query}`, `All ${number(totalSize ?? keys.length)}`)),
       ];
 
+// A count that an older core does not report.
+const known = (count) => (count === undefined ? "–" : number(count));
+
 function deprecatedUse({ uses = [] }) {
   if (uses.length === 0) return nothing("None within the last 30 days.");
   const note = element("p", { class: "note" }, "Every call counts, even one that was refused with 429 or failed.");
-  return [note, table([["Account", (use) => accountLink(use.account)], ["Operation", (use) => element("code", {}, use.operationId)], ["Calls in 30 days", (use) => number(use.calls), true], ["Last", (use) => date(use.lastDay)]], uses.slice(0, 20))];
+  const columns = [
+    ["Account", (use) => accountLink(use.account)],
+    ["Operation", (use) => element("code", {}, use.operationId)],
+    ["Calls in 30 days", (use) => number(use.calls), true],
+    ["In 7 days", (use) => known(use.recentCalls), true],
+    ["Other requests", (use) => known(use.otherRequests), true],
+    ["Last", (use) => date(use.lastDay)],
+  ];
+  return [note, table(columns, uses.slice(0, 20))];
 }
 
 // Rehearsals of a removal. Operators plan them with `petstore brownout`.
