@@ -123,20 +123,48 @@ impl AdminSettings {
         request: &Value,
         limit: Option<usize>,
     ) -> Result<Value, CommandError> {
-        block_on(Box::pin(async move {
-            let credential = match &self.target {
-                CoreTarget::Remote(core) => Some(credential(core.token()?.expose())?),
-                CoreTarget::Store(_) => None,
-            };
-            let core = self.target.connect().await?;
-            let client = AdminClient { transport: core.transport.clone(), credential };
-            let answer = match limit {
-                None => client.call(method, request).await,
-                Some(limit) => client.list(method, request, limit).await,
-            };
-            core.close().await;
-            answer
-        }))
+        block_on(Box::pin(self.connected(async move |client| match limit {
+            None => client.call(method, request).await,
+            Some(limit) => client.list(method, request, limit).await,
+        })))
+    }
+
+    /// Calls a method that lists, and gives each page to `print` before it requests the next: a list of any
+    /// length takes the memory of one page.
+    pub(crate) fn print_pages(
+        &self,
+        method: &str,
+        request: &Value,
+        mut print: impl FnMut(&Value) -> Result<(), PrintError>,
+    ) -> Result<(), CommandError> {
+        block_on(Box::pin(self.connected(async move |client| {
+            let mut request = request.clone();
+            request["pageSize"] = json!(PAGE_SIZE);
+            loop {
+                let mut page = client.call(method, &request).await?;
+                print(&page)?;
+                request["pageToken"] = page["nextPageToken"].take();
+                if request["pageToken"] == "" {
+                    return Ok(());
+                }
+            }
+        })))
+    }
+
+    /// Connects to the core for this work.
+    async fn connected<T>(
+        &self,
+        work: impl AsyncFnOnce(&AdminClient) -> Result<T, CommandError>,
+    ) -> Result<T, CommandError> {
+        let credential = match &self.target {
+            CoreTarget::Remote(core) => Some(credential(core.token()?.expose())?),
+            CoreTarget::Store(_) => None,
+        };
+        let core = self.target.connect().await?;
+        let client = AdminClient { transport: core.transport.clone(), credential };
+        let result = work(&client).await;
+        core.close().await;
+        result
     }
 }
 

@@ -67,7 +67,7 @@ pub enum AdminVerb {
     Brownout(AdminCommand<brownout::BrownoutCommand>),
     /// Show who still calls the deprecated getPet, beside their other requests
     Deprecation(reports::DeprecationSettings),
-    /// Show the usage and limits of an account
+    /// Show the usage of an account or of all, and the accounts near their limits
     Usage(reports::UsageSettings),
     /// Show the load of the last minutes over all accounts, and the reasons of refusals
     Overview(reports::OverviewSettings),

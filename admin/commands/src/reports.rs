@@ -1,8 +1,9 @@
 //! Reports for operators: `petstore usage`, `overview`, `audit` and `explain`.
 
-use std::time::Duration;
+use std::{cmp::Reverse, time::Duration};
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
+use petstore_admin_web::{USAGE_CSV_HEAD, usage_csv};
 use petstore_clock::Clock;
 use petstore_command_line::output::{self, Column, column, sentence, table};
 use petstore_settings::value::{duration, whole_number};
@@ -11,29 +12,50 @@ use tonic::Status;
 
 use crate::{client::AdminSettings, error::CommandError};
 
-/// Requests of an account by day or by minute.
+/// Accounts whose usage is shown.
 #[derive(Clone, Debug, clap::Args)]
-pub struct UsageSettings {
+#[group(required = true, multiple = false)]
+struct Whose {
     /// Name of the account
     #[arg(long, value_name = "NAME")]
-    account: String,
+    account: Option<String>,
 
-    /// Length of the periods: UTC days, or minutes, which are kept for 24 hours
-    #[arg(long, default_value = "day", value_parser = PossibleValuesParser::new(["day", "minute"]))]
+    /// Show all accounts, each day or month of each in a row
+    #[arg(long)]
+    all: bool,
+
+    /// Show the accounts that have used at least 80 % of their limit of the current UTC day
+    #[arg(long, conflicts_with_all = ["by", "last"])]
+    near_limit: bool,
+}
+
+/// Requests of an account by day or by minute, or of all accounts by day or by month.
+#[derive(Clone, Debug, clap::Args)]
+pub struct UsageSettings {
+    #[command(flatten)]
+    whose: Whose,
+
+    /// Length of the periods: UTC days, or minutes, which are kept for 24 hours, of one account; UTC days or
+    /// months of all accounts
+    #[arg(long, default_value = "day", value_parser = PossibleValuesParser::new(["day", "minute", "month"]))]
     #[arg(value_name = "PERIOD")]
     by: String,
 
-    /// Time before now that is shown, as in 2h; 30 days by default, or 60 minutes
+    /// Time before now that is shown, as in 2h; 30 days by default, or 60 minutes, or each month
     #[arg(long, value_parser = duration, value_name = "TIME")]
     last: Option<Duration>,
 
     /// Key whose requests are shown; requires `--by minute`
-    #[arg(long, value_parser = NonEmptyStringValueParser::new(), value_name = "ID")]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new(), value_name = "ID", requires = "account")]
     key: Option<String>,
 
     /// Show each key in separate rows; requires `--by minute`
-    #[arg(long)]
+    #[arg(long, requires = "account")]
     by_key: bool,
+
+    /// Print CSV whatever `--output` says, as it is read: for any number of accounts
+    #[arg(long, requires = "all")]
+    csv: bool,
 
     #[command(flatten)]
     settings: AdminSettings,
@@ -140,6 +162,14 @@ const DEPRECATED: &[Column] = &[
     column("OTHER REQUESTS", "otherRequests").if_any(),
     column("LAST GETPET", "lastDate").or("none"),
 ];
+/// Columns of the accounts near their limits.
+const NEAR_LIMIT: &[Column] = &[
+    column("ACCOUNT", "account"),
+    column("PLAN", "plan"),
+    column("USED", "counts.succeeded counts.clientErrors counts.serverErrors"),
+    column("PER DAY", "dayLimit"),
+    column("PERCENT", "percent"),
+];
 const EVENTS: &[Column] = &[
     column("TIME", "createTime"),
     column("OPERATOR", "operator"),
@@ -191,7 +221,8 @@ fn comma_separated(uses: &Value) -> String {
 }
 
 pub(crate) fn usage(usage: &UsageSettings) -> Result<(), CommandError> {
-    let UsageSettings { account, by, last, key, by_key, settings } = usage;
+    let UsageSettings { whose, by, last, key, by_key, settings, .. } = usage;
+    let Some(account) = &whose.account else { return all_usage(usage) };
     let request = json!({
         "account": account,
         "interval": by,
@@ -206,14 +237,38 @@ pub(crate) fn usage(usage: &UsageSettings) -> Result<(), CommandError> {
             let head = [column("MINUTE", "startTime"), column("KEY", "keyId").if_any()];
             return table(&[&head, COUNTS].concat(), &Value::Array(periods));
         }
-        for period in &mut periods {
-            let date = period["startTime"].as_str().and_then(|start| start.split('T').next());
-            period["date"] = date.unwrap_or_default().into();
-        }
+        periods.iter_mut().for_each(set_date);
         output::note(&format!(
             "for the current limits, ask a gateway: GET /admin/v1/accounts/{account}/limits on its admin port"
         ));
         table(&[&[column("DATE", "date")], COUNTS].concat(), &Value::Array(periods))
+    })
+}
+
+/// Prints the usage of all accounts, or of those near their limits.
+fn all_usage(usage: &UsageSettings) -> Result<(), CommandError> {
+    const METHOD: &str = "ListAccountUsage";
+    let UsageSettings { whose, by, last, csv, settings, .. } = usage;
+    if whose.near_limit {
+        let answer = settings.pages(METHOD, &json!({ "nearLimit": true }), Some(usize::MAX))?;
+        return settings.print(&answer, |answer| {
+            let mut rows = answer["usage"].as_array().cloned().unwrap_or_default();
+            rows.iter_mut().for_each(set_percent);
+            rows.sort_by_key(|row| Reverse(row["percent"].as_i64()));
+            table(NEAR_LIMIT, &Value::Array(rows))
+        });
+    }
+    let request = json!({ "interval": by, "startTime": start_time(*last) });
+    if *csv {
+        output::print(USAGE_CSV_HEAD)?;
+        return settings.print_pages(METHOD, &request, |page| output::print(&usage_csv(page)));
+    }
+    let answer = settings.pages(METHOD, &request, Some(usize::MAX))?;
+    settings.print(&answer, |answer| {
+        let mut rows = answer["usage"].as_array().cloned().unwrap_or_default();
+        rows.iter_mut().for_each(set_date);
+        let head = [column("DATE", "date"), column("ACCOUNT", "account"), column("PLAN", "plan")];
+        table(&[&head, COUNTS].concat(), &Value::Array(rows))
     })
 }
 
@@ -267,6 +322,20 @@ pub(crate) fn explain(explain: &ExplainSettings) -> Result<(), CommandError> {
 /// Returns the time at which a report over the last time begins.
 fn start_time(last: Option<Duration>) -> Option<String> {
     last.map(|last| Clock::system().now().minus(last).to_string())
+}
+
+/// Sets the date on which a period starts.
+fn set_date(period: &mut Value) {
+    let date = period["startTime"].as_str().and_then(|start| start.split('T').next());
+    period["date"] = date.unwrap_or_default().into();
+}
+
+/// Sets the used part of the account's limit per day. Responses with 429 do not count against it.
+fn set_percent(row: &mut Value) {
+    let counted = ["succeeded", "clientErrors", "serverErrors"];
+    let used: i64 = counted.iter().filter_map(|count| row["counts"][count].as_i64()).sum();
+    let limit = row["dayLimit"].as_i64().unwrap_or_default().max(1);
+    row["percent"] = (used.saturating_mul(100) / limit).into();
 }
 
 /// Returns the periods of an answer, which are ascending, newest first.

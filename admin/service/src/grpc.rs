@@ -14,6 +14,7 @@ use tower::util::MapRequestLayer;
 
 use crate::{domain::Role, store::AdminStore};
 
+mod account_usage;
 mod accounts;
 mod brownouts;
 mod caller;
@@ -102,6 +103,8 @@ methods! {
     lift_ban "LiftBan" Admin LiftBanRequest LiftBanResponse keys::lift_ban;
     list_bans "ListBans" Viewer ListBansRequest ListBansResponse keys::bans;
     get_usage "GetUsage" Viewer GetUsageRequest GetUsageResponse usage::get;
+    list_account_usage "ListAccountUsage" Viewer ListAccountUsageRequest ListAccountUsageResponse
+        account_usage::list;
     get_overview "GetOverview" Viewer GetOverviewRequest GetOverviewResponse usage::overview;
     list_deprecated_use "ListDeprecatedUse" Viewer ListDeprecatedUseRequest ListDeprecatedUseResponse
         usage::deprecated;

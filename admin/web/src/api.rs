@@ -3,7 +3,8 @@
 //!
 //! The core authenticates the operator and decides what it may do. The gateway forwards the token. Only the
 //! limits of an account come from the gateway itself, from the limiter in use. They are shown to operators to
-//! which the core shows the account. The keys in a text are hashed here, and only their digests sent on.
+//! which the core shows the account. The keys in a text are hashed here, and only their digests sent on. CSV
+//! is made here of the pages of a list.
 
 mod call;
 mod error;
@@ -14,6 +15,7 @@ mod method;
 mod openapi;
 #[cfg(test)]
 mod tests;
+mod usage_csv;
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
@@ -41,6 +43,7 @@ pub use self::{
     call::call_admin,
     error::admin_reason,
     find_keys::{find_requests, findings},
+    usage_csv::{USAGE_CSV_HEAD, usage_csv},
 };
 use self::{
     call::{CALL_TIMEOUT, Credentials, call, client},
@@ -82,6 +85,7 @@ pub(crate) fn api(state: Arc<AdminState>) -> Router {
     router
         .route(find_keys::PATH, refuse_others(post(find_keys::post), "POST".to_owned()))
         .route(limits::PATH, refuse_others(get(limits::get), "GET, HEAD".to_owned()))
+        .route(usage_csv::PATH, refuse_others(get(usage_csv::get), "GET, HEAD".to_owned()))
         .route("/admin/v1/openapi.json", refuse_others(document, "GET, HEAD".to_owned()))
         .fallback(async || AdminError::from(ApiError::RouteNotFound))
         .with_state(state)

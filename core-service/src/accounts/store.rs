@@ -13,7 +13,7 @@ pub mod keys;
 mod refusals;
 mod usage;
 
-pub use usage::MinutesOf;
+pub use usage::{AccountDay, DaysOf, MinutesOf};
 
 use brownouts::SentCalendar;
 use changes::Answered;

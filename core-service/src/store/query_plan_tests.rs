@@ -15,7 +15,10 @@ use super::{
     test_support::{new_database, new_file, open_file},
 };
 use crate::{
-    accounts::{AccountId, Day, KeyId, Minute, store::MinutesOf},
+    accounts::{
+        AccountId, Day, KeyId, Minute,
+        store::{DaysOf, MinutesOf},
+    },
     catalogue::{IdempotencyKey, ListOrders, ListPets, NewPet, OrderId, OrderStatus, PetId, PetStatus},
     domain::PageSize,
 };
@@ -155,6 +158,12 @@ async fn make_calls(store: &Store) {
     store.accounts.changes_after(ROWS - 10, 100).await.unwrap();
     store.accounts.record_key_use(&[("key 7".to_owned(), NOW)]).await.unwrap();
     store.accounts.usage_by_day(Some(AccountId(7)), Day(90), "gateway").await.unwrap();
+    for after in [None, Some((AccountId(150), Day(70)))] {
+        let month = DaysOf { days: Day(60)..Day(90), after, is_near_limit: false };
+        store.accounts.usage_by_account(month, 101).await.unwrap();
+        let today = DaysOf { days: Day(89)..Day(90), after, is_near_limit: true };
+        store.accounts.usage_by_account(today, 101).await.unwrap();
+    }
 
     let of_account = MinutesOf { account: Some(AccountId(7)), ..MinutesOf::default() };
     store.accounts.usage_by_minute(of_account, Minute(90), 1_440).await.unwrap();
@@ -183,12 +192,13 @@ async fn sent_by(mut store: Store, calls: impl AsyncFnOnce(&Store)) -> Vec<State
 }
 
 /// Returns `true` if the rows that the statement sorts are bounded otherwise: the accounts that changed
-/// within a second, the days of a month, the minutes of a day, the requests of one name, or the rows that it
-/// adds.
+/// within a second, those that are near their limit today, the days of a month, the minutes of a day, the
+/// requests of one name, or the rows that it adds.
 fn sorts_little(statement: &Statement) -> bool {
     [
         r#"ORDER BY "accounts"."revision""#,
         r#"FROM "usage_days" WHERE "account_id""#,
+        r#"CASE WHEN ("accounts"."plan""#,
         r#"FROM "usage_minutes""#,
         r#"WHERE "refusals"."request_id""#,
         "INSERT INTO pets",

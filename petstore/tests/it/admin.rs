@@ -1,5 +1,6 @@
 //! Operators: commands, the admin API, the console, and explanations of refusals.
 
+mod account_usage;
 mod api;
 mod check;
 mod command_line;

@@ -196,18 +196,25 @@ pub(super) fn ban(key_id: KeyId, account: &AccountName, ban: &Ban) -> pb::Ban {
     }
 }
 
+/// Returns counts in the order of `UsageMinute::counts` by their names.
+pub(super) const fn counts(
+    [succeeded, client_errors, refused, server_errors, get_pet]: [i64; 5],
+) -> pb::UsageCounts {
+    pb::UsageCounts { succeeded, client_errors, refused, server_errors, get_pet }
+}
+
 /// Returns the counts of a period, in the order of `UsageMinute::counts`.
 pub(super) fn period(
     start: UnixMillis,
     account: &str,
     key_id: Option<KeyId>,
-    [succeeded, client_errors, refused, server_errors, get_pet]: [i64; 5],
+    counts: [i64; 5],
 ) -> pb::UsagePeriod {
     pb::UsagePeriod {
         start_time: Some(start.to_timestamp()),
         account: account.to_owned(),
         key_id: key_id.map(|id| id.to_string()).unwrap_or_default(),
-        counts: Some(pb::UsageCounts { succeeded, client_errors, refused, server_errors, get_pet }),
+        counts: Some(self::counts(counts)),
     }
 }
 

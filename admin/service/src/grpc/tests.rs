@@ -36,6 +36,7 @@ use crate::{
     store::AdminStore,
 };
 
+mod account_usage;
 mod accounts;
 mod audit;
 mod first;

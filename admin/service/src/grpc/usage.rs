@@ -21,19 +21,18 @@ const MAX_PERIODS: u64 = 1_440;
 /// Maximum number of rows in a report of deprecated calls.
 const MAX_USES: usize = 1_000;
 /// Default number of days.
-const DAYS: i64 = 30;
+pub(super) const DAYS: i64 = 30;
 
 pub(super) async fn get(call: Call, request: GetUsageRequest) -> Result<GetUsageResponse> {
-    let interval = pb::UsageInterval::try_from(request.interval)
-        .map_err(|_| convert::refuse("interval", "must be one of minute, day"))?;
+    let interval = pb::UsageInterval::try_from(request.interval);
     let account = call.account_id(&request.account).await?;
     let start = request.start_time.map(|start| convert::moment("startTime", start)).transpose()?;
     let periods = match interval {
-        pb::UsageInterval::Minute => {
+        Ok(pb::UsageInterval::Minute) => {
             let since = start.map_or(Minute::containing(call.now).minus(MINUTES - 1), Minute::containing);
             minutes(&call, account, since, request).await?
         }
-        pb::UsageInterval::Day | pb::UsageInterval::Unspecified => {
+        Ok(pb::UsageInterval::Day | pb::UsageInterval::Unspecified) => {
             for (is_given, field) in [(!request.key_id.is_empty(), "keyId"), (request.by_key, "byKey")] {
                 if is_given {
                     return Err(convert::refuse(field, "is for minutes only: days are counted by account"));
@@ -44,6 +43,9 @@ pub(super) async fn get(call: Call, request: GetUsageRequest) -> Result<GetUsage
             let period =
                 |(day, counts): (Day, _)| convert::period(day.start(), &request.account, None, counts);
             days.into_iter().map(period).collect()
+        }
+        Ok(pb::UsageInterval::Month) | Err(_) => {
+            return Err(convert::refuse("interval", "must be one of minute, day"));
         }
     };
     Ok(GetUsageResponse { periods })

@@ -230,7 +230,10 @@ async fn a_refusal_of_the_core_is_mapped_by_the_error_table() {
         assert_eq!(body["status"], status);
     }
     let tested = ApiUnderTest::new(Err(Status::unimplemented("")));
-    assert_eq!(tested.send("GET", "/admin/v1/bans", "").await.0, 503);
+    for path in ["/admin/v1/bans", "/admin/v1/account-usage", "/admin/v1/account-usage.csv"] {
+        let (status, body) = tested.send("GET", path, "").await;
+        assert_eq!((status, &body["code"]), (503, &json!("UNAVAILABLE")), "an older core: {path}");
+    }
 }
 
 #[tokio::test]

@@ -1,19 +1,20 @@
 //! Counts of requests in the database: by account and UTC day, and by account, key and minute, with those
 //! that belong to no account; and counts of refusals by minute and cause.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use petstore_clock::UnixMillis;
 use petstore_database::Session;
 use sea_orm::{
     ConnectionTrait, DbErr, QueryResult,
-    sea_query::{Expr, ExprTrait, OnConflict, Order, Query, SelectStatement},
+    sea_query::{CaseStatement, Expr, ExprTrait, OnConflict, Order, Query, SelectStatement},
 };
 
-use super::{Accounts, refusals};
+use super::{Accounts, entity::account::stored_plan, refusals};
 use crate::{
     accounts::{
-        AccountId, Day, KEPT, KeyId, MAX_COUNT, Minute, NO_ACCOUNT, RefusalCount, UsageMinute, UsageReport,
+        AccountId, Day, KEPT, KeyId, MAX_COUNT, Minute, NO_ACCOUNT, Plan, RefusalCount, UsageMinute,
+        UsageReport,
     },
     columns::moment_column,
     domain::PetStoreError,
@@ -31,6 +32,32 @@ pub struct MinutesOf {
     pub key_id: Option<KeyId>,
     /// `true` to count each key separately.
     pub by_key: bool,
+}
+
+/// Selection of the days of all accounts to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DaysOf {
+    /// The days.
+    pub days: Range<Day>,
+    /// Position after which to read; `None` to begin with the first account.
+    pub after: Option<(AccountId, Day)>,
+    /// `true` for those alone on which an account used at least 80 % of its current limit per day.
+    pub is_near_limit: bool,
+}
+
+/// The requests of one account on one day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountDay {
+    /// The account.
+    pub account_id: AccountId,
+    /// Current name of the account.
+    pub account: String,
+    /// Current plan of the account.
+    pub plan: Plan,
+    /// The day.
+    pub day: Day,
+    /// Counts in the order of [`UsageMinute::counts`].
+    pub counts: [i64; 5],
 }
 
 impl Accounts {
@@ -93,6 +120,53 @@ impl Accounts {
         Ok((days, last_report))
     }
 
+    /// Returns the days with requests of every account, in ascending order of accounts and then of days, at
+    /// most `max`. Requests that belong to no account are left out.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn usage_by_account(&self, of: DaysOf, max: u64) -> Result<Vec<AccountDay>, PetStoreError> {
+        let (account, day) = of.after.unwrap_or((NO_ACCOUNT, Day(i64::MAX)));
+        let [id, account_id, of_day] =
+            [("accounts", "id"), ("usage_days", "account_id"), ("usage_days", "day")].map(Expr::col);
+        let mut query = Query::select();
+        let of_account = if of.is_near_limit {
+            // By the index of days. The accounts that are near their limits are sorted.
+            query.from("usage_days").cross_join("accounts").and_where(is_near_limit());
+            Expr::val(0)
+        } else {
+            // In the order of the keys, so that nothing is sorted: a page costs at most a lookup per account,
+            // even if few of them have days in the range. Bounds that depend on the account keep planners
+            // from the index of days, by which they would sort all days of the range for each page.
+            query.from("accounts").cross_join("usage_days");
+            id.clone().mul(0)
+        };
+        query
+            .columns([("usage_days", "account_id"), ("usage_days", "day")])
+            .columns(COUNTS.map(|column| ("usage_days", column)))
+            .columns(["name", "plan", "per_minute", "per_day"].map(|column| ("accounts", column)))
+            .and_where(account_id.eq(id.clone()))
+            .and_where(id.clone().gte(account.0))
+            .and_where(id.gt(account.0).or(of_day.clone().gt(day.0)))
+            .and_where(of_day.clone().gte(of_account.clone().add(of.days.start.0)))
+            .and_where(of_day.lt(of_account.add(of.days.end.0)))
+            .order_by(("accounts", "id"), Order::Asc)
+            .order_by(("usage_days", "day"), Order::Asc)
+            .limit(max);
+        let counted = |row: &QueryResult| {
+            let plan: String = row.try_get("", "plan")?;
+            Ok(AccountDay {
+                account_id: AccountId(row.try_get("", "account_id")?),
+                account: row.try_get("", "name")?,
+                plan: stored_plan(&plan, row.try_get("", "per_minute")?, row.try_get("", "per_day")?)?,
+                day: Day(row.try_get("", "day")?),
+                counts: stored_counts(row)?,
+            })
+        };
+        self.database.rows(query).await?.iter().map(counted).collect()
+    }
+
     /// Returns the counts since a minute, in ascending order of minutes and then of keys. Minutes without
     /// requests are left out. If there are more than `max`, the last ones are returned.
     ///
@@ -138,6 +212,22 @@ impl Accounts {
             })
             .await
     }
+}
+
+/// Returns the condition that a day's requests are at least 80 % of the account's limit. Those answered with
+/// 429 do not count against it (docs/contract.md, 6.3).
+fn is_near_limit() -> Expr {
+    let count = |column| Expr::col(("usage_days", column));
+    let [succeeded, client_errors, _, server_errors, _] = COUNTS.map(count);
+    let mut limit = CaseStatement::new();
+    for name in Plan::NAMES {
+        if let Ok(plan) = Plan::parse(name, None, None) {
+            let per_day = i64::try_from(plan.quota().per_day).unwrap_or(i64::MAX / 4);
+            limit = limit.case(Expr::col(("accounts", "plan")).eq(name), per_day);
+        }
+    }
+    let limit: Expr = limit.finally(Expr::col(("accounts", "per_day"))).into();
+    succeeded.add(client_errors).add(server_errors).mul(5).gte(limit.mul(4))
 }
 
 /// Returns the query for the sums of all counts by period, since a period.

@@ -1,10 +1,10 @@
 // All accounts, with a search.
 
-import { createAccount, listAccounts, listBans } from "./api.mjs";
+import { createAccount, getUsageFile, listAccounts, listBans } from "./api.mjs";
 import { ask } from "./dialog.mjs";
 import { element } from "./element.mjs";
 import { limits, moment } from "./format.mjs";
-import { accountLink, bannedKeysTag, field, growingTable, head, planTag, tag } from "./view.mjs";
+import { accountLink, bannedKeysTag, field, growingTable, head, planTag, problem, tag } from "./view.mjs";
 
 export const PLANS = [["free", "Free"], ["pro", "Pro"], ["business", "Business"], ["enterprise", "Enterprise"]];
 
@@ -23,7 +23,13 @@ export async function accountsPage({ isAdmin, parameters }) {
     ["Created", (account) => moment(account.createTime)],
   ];
   return [
-    head("Accounts", { actions: [isAdmin && element("button", { type: "button", class: "primary", onclick: create }, "New account")] }),
+    head("Accounts", {
+      actions: [
+        usageButton("day", "Usage of 30 days (CSV)"),
+        usageButton("month", "Usage by month (CSV)"),
+        isAdmin && element("button", { type: "button", class: "primary", onclick: create }, "New account"),
+      ],
+    }),
     filters(
       field("Name contains", "name", { type: "search", value: name }),
       field("Plan", "plan", { options: [["", "any"], ...PLANS], value: plan }),
@@ -31,6 +37,23 @@ export async function accountsPage({ isAdmin, parameters }) {
     ),
     element("section", { class: "panel", "aria-label": "Accounts found" }, await growingTable(columns, load, { nothing: "No account matches." })),
   ];
+}
+
+// A button that saves the usage of all accounts. A link could not, because the console's requests carry a header.
+function usageButton(interval, title) {
+  const button = element("button", { type: "button" }, title);
+  button.addEventListener("click", async () => {
+    button.disabled = true;
+    try {
+      const file = URL.createObjectURL(await getUsageFile(interval));
+      element("a", { href: file, download: `usage-by-${interval}.csv` }).click();
+      setTimeout(() => URL.revokeObjectURL(file), 60_000);
+    } catch (error) {
+      button.closest(".head").after(problem(error));
+    }
+    button.disabled = false;
+  });
+  return button;
 }
 
 // The number of banned keys of each account that has any: of the newest bans, as many as a few requests return.

@@ -15,6 +15,12 @@ const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.
 const CORE_AWAY = "The core or its database is unavailable. Until it is back, its data can be neither shown nor changed.";
 
 async function request(method, path, body) {
+  const response = await send(method, path, body, 15_000);
+  return parse(await response.text());
+}
+
+// Returns the response if it is a success. Its body may still fail.
+async function send(method, path, body, timeout) {
   let response;
   try {
     response = await fetch(path, {
@@ -23,14 +29,13 @@ async function request(method, path, body) {
       body: body === undefined ? undefined : JSON.stringify(body),
       cache: "no-store",
       redirect: "error",
-      signal: AbortSignal.timeout(15_000),
+      signal: AbortSignal.timeout(timeout),
     });
   } catch (error) {
-    throw new ApiError(0, "NO_ANSWER", error.name === "TimeoutError" ? "There was no response within 15 seconds." : "The gateway cannot be reached. Check that it runs, and that the network and a proxy in between let you through.");
+    throw new ApiError(0, "NO_ANSWER", error.name === "TimeoutError" ? `There was no response within ${timeout / 1000} seconds.` : "The gateway cannot be reached. Check that it runs, and that the network and a proxy in between let you through.");
   }
-  const text = await response.text();
-  const parsed = parse(text);
-  if (response.ok) return parsed;
+  if (response.ok) return response;
+  const parsed = parse(await response.text());
   const message = parsed?.code === "UNAVAILABLE" ? CORE_AWAY : (parsed?.message ?? `The response was ${response.status}, without an explanation.`);
   throw new ApiError(response.status, parsed?.code ?? "UNKNOWN", message);
 }
@@ -83,6 +88,16 @@ export const listBans = (filters) => get(at("bans"), filters);
 
 // What happened.
 export const getUsage = (parameters) => get(at("usage"), parameters);
+// The usage of all accounts as a CSV file, which may be large.
+export async function getUsageFile(interval) {
+  const response = await send("GET", withQuery(at("account-usage.csv"), { interval }), undefined, 600_000);
+  try {
+    return await response.blob();
+  } catch {
+    throw new ApiError(0, "NO_ANSWER", "The file broke off before its end, and nothing was saved. Try again.");
+  }
+}
+export const listAccountUsage = (filters) => get(at("account-usage"), filters);
 export const getOverview = () => get(at("overview"));
 export const listDeprecatedUse = (parameters) => get(at("deprecated-use"), parameters);
 export const listBrownouts = () => get(at("brownouts"));

@@ -1,7 +1,7 @@
 // The state of the service: the last hour, this gateway, bans, deprecated calls. The gateway's own data is shown even
 // while the core is away.
 
-import { getHealth, getOverview, listBans, listBrownouts, listDeprecatedUse, listKeys } from "./api.mjs";
+import { getHealth, getOverview, listAccountUsage, listBans, listBrownouts, listDeprecatedUse, listKeys } from "./api.mjs";
 import { requestChart } from "./chart.mjs";
 import { element } from "./element.mjs";
 import { capitalized, date, hour, keyName, moment, number, time, word } from "./format.mjs";
@@ -10,8 +10,8 @@ import { accountLink, details, head, keyLink, link, panel, shortKeyLink, table, 
 export async function overviewPage() {
   const expiringKeys = listKeys({ expiringWithin: "7d", pageSize: 5 });
   const unusedKeys = listKeys({ unusedFor: "30d", pageSize: 5 });
-  const calls = [getOverview(), listBans({ pageSize: 5 }), listDeprecatedUse(), listBrownouts(), getHealth(), expiringKeys, unusedKeys];
-  const [busy, banned, deprecated, planned, gateway, expiring, unused] = await Promise.all(calls.map(settled));
+  const calls = [getOverview(), listBans({ pageSize: 5 }), listDeprecatedUse(), listBrownouts(), getHealth(), expiringKeys, unusedKeys, accountsNearLimit()];
+  const [busy, banned, deprecated, planned, gateway, expiring, unused, full] = await Promise.all(calls.map(settled));
   if (gateway.error?.status === 0) throw gateway.error; // the gateway is away, so nothing is known
   const asOf = element("p", { class: "note" }, `As of ${time(new Date())}. Updates every 10 seconds.`);
   const failure = [busy, banned, deprecated, planned].find(({ error }) => error)?.error;
@@ -25,12 +25,21 @@ export async function overviewPage() {
       panel("Refusals of the last hour", shown(busy, refusals), element("p", {}, link("/console/refusals", "Refusals"), " of an account, a key or a request, with the remedy.")),
       panel("Requests to this gateway", shown(gateway, ({ requests }) => (requests ? ownCounts(requests) : nothing("Not known now.")))),
       panel("Health of this gateway", shown(gateway, health)),
+      panel("Accounts near their limit of today", shown(full, nearLimit)),
       panel("Bans in force", shown(banned, bans)),
       panel("Keys that expire within 7 days", shown(expiring, keysIn("expiringWithin=7d", ["Expires", (key) => moment(key.expireTime)]))),
       panel("Keys unused for 30 days", shown(unused, keysIn("unusedFor=30d", ["Last used", (key) => moment(key.lastUseTime)]))),
       panel("Calls of deprecated operations", shown(deprecated, deprecatedUse), shown(planned, brownouts)),
     ),
   ];
+}
+
+// The accounts near their limits, at most a minute old: the core looks at every account that was used today, which
+// may take it half a second.
+let near = { at: -Infinity };
+async function accountsNearLimit() {
+  if (performance.now() - near.at >= 60_000) near = { value: await listAccountUsage({ nearLimit: true, pageSize: 100 }), at: performance.now() };
+  return near.value;
 }
 
 // The value or the error of a part. Without a session there is no page.
@@ -112,6 +121,19 @@ function bans({ bans = [], nextPageToken }) {
   return [
     table([["Key", (ban) => shortKeyLink(ban.keyId)], ["Account", (ban) => accountLink(ban.account)], ["Until", (ban) => moment(ban.endTime)]], bans),
     nextPageToken && element("p", {}, link("/console/bans", "All bans")),
+  ];
+}
+
+// The accounts that have used at least 80 % of their day, the fullest first. Responses with 429 do not count against it.
+function nearLimit({ usage = [], nextPageToken }) {
+  if (usage.length === 0) return nothing("None.");
+  const used = ({ counts: { succeeded, clientErrors, serverErrors } }) => succeeded + clientErrors + serverErrors;
+  const share = (it) => Math.floor((used(it) * 100) / it.dayLimit);
+  const fullest = usage.toSorted((a, b) => share(b) - share(a)).slice(0, 20);
+  const more = nextPageToken ? "More than 100" : `${number(usage.length)} in all`;
+  return [
+    table([["Account", (it) => accountLink(it.account)], ["Used", (it) => number(used(it)), true], ["Limit per day", (it) => number(it.dayLimit), true], ["Share", (it) => `${share(it)} %`, true]], fullest),
+    element("p", { class: "note" }, `${more}, at most a minute ago. `, element("code", {}, "petstore usage --near-limit"), " lists them."),
   ];
 }
 
