@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use sea_orm::{
     ConnectOptions, ConnectionTrait, DatabaseConnection, DbBackend, DbErr, Statement,
     sqlx::{
-        self, Connection, Row,
+        self, AssertSqlSafe, Connection, Executor, Row,
         postgres::{PgConnectOptions, PgConnection},
     },
 };
@@ -87,13 +87,14 @@ fn settings(address: &PostgresAddress, connections: usize, of: Use, health: &Arc
     // necessary.
     let is_batched = matches!(of, Use::BatchedReads | Use::BatchedWrites);
     let plans = if is_batched { "force_generic_plan" } else { "force_custom_plan" };
-    let mut options = connect_options(address).options(SERVER_LIMITS).options([("plan_cache_mode", plans)]);
+    let mut parameters = SERVER_LIMITS.to_vec();
+    parameters.push(("plan_cache_mode", plans));
     if is_read_only {
         // Not set to `off` otherwise: an operator may have made a server read-only that others replace.
-        options = options.options([("default_transaction_read_only", "on")]);
+        parameters.push(("default_transaction_read_only", "on"));
     }
     Settings {
-        target: Target::Postgres(Box::new(options)),
+        target: Target::Postgres(Box::new(connect_options(address)), set(&parameters)),
         is_for_writes: !is_read_only,
         connections,
         // Longer than the server's limit on statements, and than a caller waits.
@@ -109,12 +110,18 @@ fn settings(address: &PostgresAddress, connections: usize, of: Use, health: &Arc
     }
 }
 
+/// Returns the statement that sets parameters of a session.
+fn set(parameters: &[(&str, &str)]) -> String {
+    let each = parameters.iter().map(|(name, value)| format!("SET {name} = '{value}'"));
+    each.collect::<Vec<_>>().join("; ")
+}
+
 /// Returns one connection for the schema, as a pool because migrations require one. It serves no calls.
 async fn migrator(address: &PostgresAddress) -> Result<DatabaseConnection, DbErr> {
     // Migrations may run long. They wait for a lock only briefly, so that calls queued behind them for a lock
     // are still answered.
-    let limits = [("statement_timeout", "0"), ("lock_timeout", "500ms")];
-    let connect = connect_options(address).options(limits);
+    let setup: Arc<str> = set(&[("statement_timeout", "0"), ("lock_timeout", "500ms")]).into();
+    let connect = connect_options(address);
     let mut options = ConnectOptions::new("postgres://localhost"); // the relevant options are set below
     options
         .max_connections(1)
@@ -122,13 +129,20 @@ async fn migrator(address: &PostgresAddress) -> Result<DatabaseConnection, DbErr
         .acquire_timeout(MIGRATOR_TIMEOUT)
         .sqlx_logging(false)
         .record_stmt_in_spans(false)
-        .map_sqlx_postgres_opts(move |_| connect.clone());
+        .map_sqlx_postgres_opts(move |_| connect.clone())
+        .map_sqlx_postgres_pool_opts(move |pool| {
+            let setup = setup.clone();
+            pool.after_connect(move |connection, _| {
+                let setup = setup.clone();
+                Box::pin(async move { connection.execute(AssertSqlSafe(&*setup)).await.map(drop) })
+            })
+        });
     sea_orm::Database::connect(options).await
 }
 
 /// Returns one connection without a pool: the pool does not report why it cannot connect.
 async fn connect(address: &PostgresAddress) -> Result<PgConnection, sea_orm::sqlx::Error> {
-    PgConnection::connect_with(&connect_options(address).options(SERVER_LIMITS)).await
+    PgConnection::connect_with(&connect_options(address)).await
 }
 
 fn connect_options(address: &PostgresAddress) -> PgConnectOptions {

@@ -1,7 +1,8 @@
 //! Real servers and faults between processes, for tests of any crate. This crate does not depend on the
 //! service.
 //!
-//! - [`servers`] are real: Redis, Redis Cluster and PostgreSQL, which a test may pause and kill; and HAProxy.
+//! - [`servers`] are real: Redis, Redis Cluster and PostgreSQL, which a test may pause and kill; PgBouncer
+//!   and HAProxy.
 //! - [`faults`] occur between two processes: a proxy that delays, holds, cuts and refuses.
 //! - [`Logged`] collects the levels of log lines.
 //! - [`eventually()`] waits for asynchronous work of a process, with a deadline.

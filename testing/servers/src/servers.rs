@@ -1,5 +1,5 @@
-//! Real servers: Redis, Redis Cluster, PostgreSQL and HAProxy, each in its own folder, on loopback, and
-//! killed with the test.
+//! Real servers: Redis, Redis Cluster, PostgreSQL, PgBouncer and HAProxy, each in its own folder, on
+//! loopback, and killed with the test.
 //!
 //! A server belongs to the test that started it, which may pause, kill and restart it (`&mut self`). Methods
 //! that only read (`&self`) may be shared: [`PostgresServer::shared`] serves every test of the process, each
@@ -15,6 +15,7 @@
 mod database;
 mod debian;
 mod haproxy;
+mod pgbouncer;
 mod postgres;
 mod process_tree;
 mod program;
@@ -26,6 +27,7 @@ mod template;
 pub use self::{
     database::Database,
     haproxy::HaproxyServer,
+    pgbouncer::PgBouncerServer,
     postgres::{PostgresOptions, PostgresServer},
     redis::{RedisOptions, RedisServer},
     redis_cluster::RedisCluster,

@@ -27,21 +27,27 @@ use crate::{fault, health::Health};
 
 /// Target of a connection, with its options.
 pub(crate) enum Target {
-    Postgres(Box<PgConnectOptions>),
+    /// A server, and the statement that sets parameters of a session. They are no startup parameters, because
+    /// PgBouncer refuses or ignores those.
+    Postgres(Box<PgConnectOptions>, String),
     Sqlite(Box<SqliteConnectOptions>),
 }
 
 impl Target {
     pub(super) fn backend(&self) -> DbBackend {
         match self {
-            Self::Postgres(_) => DbBackend::Postgres,
+            Self::Postgres(..) => DbBackend::Postgres,
             Self::Sqlite(_) => DbBackend::Sqlite,
         }
     }
 
     pub(super) async fn connect(&self) -> Result<Driver, sqlx::Error> {
         Ok(match self {
-            Self::Postgres(options) => Driver::Postgres(options.connect().await?),
+            Self::Postgres(options, setup) => {
+                let mut connection = options.connect().await?;
+                connection.execute(AssertSqlSafe(setup.as_str())).await?;
+                Driver::Postgres(connection)
+            }
             Self::Sqlite(options) => Driver::Sqlite(options.connect().await?),
         })
     }

@@ -43,7 +43,9 @@ fn one_connection(url: &DatabaseUrl) -> Settings {
                 sea_orm::sqlx::sqlite::SqliteConnectOptions::new().filename(path).foreign_keys(true);
             Target::Sqlite(Box::new(options.busy_timeout(Duration::from_millis(100))))
         }
-        DatabaseUrl::Postgres(_) => Target::Postgres(Box::new(url.to_string().parse().unwrap())),
+        DatabaseUrl::Postgres(_) => {
+            Target::Postgres(Box::new(url.to_string().parse().unwrap()), String::new())
+        }
     };
     Settings {
         target,

@@ -5,7 +5,7 @@ use petstore_test_servers::{
         Fault, Proxy,
         postgres::{Action, MessageFault, PostgresProxy, Side},
     },
-    servers::{PostgresOptions, PostgresServer},
+    servers::{PgBouncerServer, PostgresOptions, PostgresServer},
 };
 use sea_orm::{ConnectionTrait, DbBackend, Statement};
 
@@ -57,6 +57,17 @@ async fn setting(connections: &Connections, name: &str) -> String {
 #[tokio::test]
 async fn the_server_cancels_abandoned_statements() {
     let (items, _database) = new_on_postgres().await;
+    assert_settings(&items).await;
+}
+
+#[tokio::test]
+async fn settings_of_sessions_hold_behind_pgbouncer() {
+    let (_items, database) = new_on_postgres().await;
+    let pooler = PgBouncerServer::start(PostgresServer::shared().await.address()).await;
+    assert_settings(&open(&url(&database.url_at(pooler.address()))).await).await;
+}
+
+async fn assert_settings(items: &Items) {
     for (name, value) in [
         ("statement_timeout", "2s"),
         ("lock_timeout", "1s"),
