@@ -10,15 +10,15 @@ use tokio::{
     time::{Instant, timeout},
 };
 use tokio_io_timeout::TimeoutStream;
-use tokio_rustls::server::TlsStream;
 
 use super::{
-    App, Certificate, ServerLimits,
+    App, Certificate, ConnectionMetrics, ConnectionSlots, ServerLimits,
     activity::{Activity, ObservedStream},
     discard_body::{BodyDiscarder, lingering_close},
     drain::DrainWatch,
     http1::{self as version_1, Driver, End, Http1Service},
     http2::{self as version_2, Http2Service, Streams},
+    proxy_protocol,
 };
 
 /// State that all connections of a port share.
@@ -30,6 +30,8 @@ pub(super) struct Connections {
     http1: http1::Builder,
     discarder: BodyDiscarder,
     drain: DrainWatch,
+    /// Counts of the clients that proxies name; `None` if peers are clients.
+    of_proxies: Option<Arc<(ConnectionSlots, ConnectionMetrics)>>,
 }
 
 impl Connections {
@@ -38,10 +40,16 @@ impl Connections {
         certificate: Option<Certificate>,
         limits: ServerLimits,
         drain: DrainWatch,
+        of_proxies: Option<(ConnectionSlots, ConnectionMetrics)>,
     ) -> Self {
         let limits = Arc::new(limits);
         let (http1, discarder) = (version_1::builder(&limits), BodyDiscarder::new(Arc::clone(&limits)));
-        Self { app, certificate, limits, http1, discarder, drain }
+        Self { app, certificate, limits, http1, discarder, drain, of_proxies: of_proxies.map(Arc::new) }
+    }
+
+    /// Returns `true` if every connection is of a proxy.
+    pub(super) fn need_proxies(&self) -> bool {
+        self.of_proxies.is_some()
     }
 
     /// Returns the activity of a new connection.
@@ -59,9 +67,40 @@ impl Connections {
     ) -> impl Future<Output = ()> + Send + use<C> {
         let connections = self.clone(); // shares everything
         async move {
-            connections.run(stream, peer, activity).await;
+            match connections.of_proxies.clone() {
+                None => connections.run(stream, peer, activity).await,
+                Some(counts) => Box::pin(connections.run_of_proxy(stream, peer, activity, &counts)).await,
+            }
             drop(counted);
         }
+    }
+
+    /// Serves the client that the proxy names, which counts among the connections of its address. Without a
+    /// name, it is the proxy that sends requests.
+    async fn run_of_proxy(
+        &self,
+        mut stream: TcpStream,
+        proxy: SocketAddr,
+        activity: Activity,
+        (slots, metrics): &(ConnectionSlots, ConnectionMetrics),
+    ) {
+        let client = match self.in_time(proxy_protocol::read_client(&mut stream)).await {
+            Ok(client) => client.unwrap_or(proxy),
+            Err(error) => {
+                // A proxy that checks the port connects and leaves.
+                if error.kind() == io::ErrorKind::InvalidData {
+                    metrics.refused();
+                }
+                tracing::debug!(%proxy, %error, "closed a connection of a proxy");
+                return;
+            }
+        };
+        let Some(_counted) = slots.take(None, client.ip()) else {
+            metrics.refused();
+            tracing::debug!(peer = %client, %proxy, "closed a connection: its address has too many");
+            return;
+        };
+        self.run(stream, client, activity).await;
     }
 
     async fn run(&self, stream: TcpStream, peer: SocketAddr, activity: Activity) {
@@ -84,7 +123,7 @@ impl Connections {
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        match Box::pin(self.tls_handshake(stream, certificate)).await {
+        match Box::pin(self.in_time(certificate.acceptor().accept(stream))).await {
             Ok(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
                 Box::pin(self.drive_http2(stream, peer, activity)).await;
             }
@@ -93,18 +132,12 @@ impl Connections {
         }
     }
 
-    /// Performs the handshake. When the server closes, the client has as much time as for its first request,
-    /// because it may have begun before.
-    async fn tls_handshake<I: AsyncRead + AsyncWrite + Unpin>(
-        &self,
-        stream: I,
-        certificate: &Certificate,
-    ) -> io::Result<TlsStream<I>> {
+    /// Performs a step before the first request within its time. When the server closes, the client has as
+    /// much time as for its first request, because it may have begun before.
+    async fn in_time<T>(&self, step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
         let over = self.drain.clone().idle_connections_expired(Instant::now(), self.limits.idle_grace);
         tokio::select! {
-            shaken = timeout(self.limits.tls_handshake, certificate.acceptor().accept(stream)) => {
-                shaken.map_err(|_| io::ErrorKind::TimedOut)?
-            }
+            done = timeout(self.limits.tls_handshake, step) => done.map_err(|_| io::ErrorKind::TimedOut)?,
             () = over => Err(io::ErrorKind::ConnectionAborted.into()),
         }
     }

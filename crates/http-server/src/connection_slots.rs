@@ -58,6 +58,11 @@ impl ConnectionSlots {
         Self { exempt: Arc::new(proxies), ..self }
     }
 
+    /// Returns `true` if the address is of such a proxy.
+    pub(super) fn exempts(&self, peer: IpAddr) -> bool {
+        self.exempt.trusts(peer)
+    }
+
     /// Waits for a free slot.
     pub(super) async fn free(&self) -> Option<OwnedSemaphorePermit> {
         let free = || Arc::clone(&self.all).acquire_owned(); // the semaphore is never closed
@@ -99,7 +104,7 @@ impl ConnectionSlots {
 
     /// Assigns a free slot to a connection from this address. Returns `None` if the address has its maximum.
     pub(super) fn take(&self, free: Option<OwnedSemaphorePermit>, peer: IpAddr) -> Option<ConnectionSlot> {
-        let entry = if self.exempt.trusts(peer) { None } else { Some(self.of_one_address.enter(peer)?) };
+        let entry = if self.exempts(peer) { None } else { Some(self.of_one_address.enter(peer)?) };
         Some((free, entry))
     }
 }

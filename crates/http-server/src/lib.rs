@@ -6,6 +6,8 @@
 //! - **Bounds.** [`ServerLimits`] bounds the time and memory of each connection, [`ConnectionSlots`] the
 //!   number of connections, in total and from one address. A slow or silent client holds its slot no longer
 //!   than these times.
+//! - **Clients behind proxies.** With [`Server::proxy_protocol`], trusted proxies name the client of each
+//!   connection, for the app and for the bound of one address. Connections of others are closed.
 //! - **No lost requests.** While the server drains, each answer announces that its connection closes.
 //!   Requests in flight finish, and connections that the kernel has accepted by then are served.
 //! - **No lost answers.** A client that still sends its body gets the answer, and no reset of the connection.
@@ -13,9 +15,10 @@
 //!
 //! # Failures
 //!
-//! A connection that exceeds a bound is closed, with an answer if HTTP has one (431 for a large head). A
-//! panic of the application ends only its connection. A failed accept is logged and tried again. What is not
-//! a certificate or its key is a [`tls::PemError`].
+//! A connection that exceeds a bound is closed, with an answer if HTTP has one (431 for a large head). One
+//! that lacks the proxy's header that it needs is closed without one. A panic of the application ends only
+//! its connection. A failed accept is logged and tried again. What is not a certificate or its key is a
+//! [`tls::PemError`].
 //!
 //! # Example
 //!
@@ -35,6 +38,7 @@
 //!     limits: ServerLimits::default(),
 //!     slots: ConnectionSlots::new(1_000, 50), // at once, and of one address
 //!     metrics: ConnectionMetrics::default(),
+//!     proxy_protocol: false,
 //! };
 //! let (stop, stopped) = oneshot::channel::<()>();
 //! let draining = Box::pin(std::future::pending());
@@ -57,6 +61,7 @@ mod discard_body;
 mod drain;
 mod http1;
 mod http2;
+mod proxy_protocol;
 #[cfg(test)]
 mod tests;
 pub mod tls;
@@ -110,6 +115,9 @@ pub struct Server {
     pub slots: ConnectionSlots,
     /// Connection counters.
     pub metrics: ConnectionMetrics,
+    /// `true` if each connection is of a proxy to which the slots [give more](ConnectionSlots::exempting),
+    /// and begins with a header of the PROXY protocol, version 1 or 2, before TLS. Others are closed.
+    pub proxy_protocol: bool,
 }
 
 /// Bounds of a connection, of its requests and of its end.
@@ -118,7 +126,7 @@ pub struct ServerLimits {
     /// Time for a request's head of HTTP/1.1 to arrive, measured from its first byte. For a connection's
     /// first request it is measured from the opening of the connection. Default 9 s.
     pub header_read_timeout: Duration,
-    /// Time for a TLS handshake. Default 5 s.
+    /// Time for a TLS handshake, and before that as much for the header of a proxy. Default 5 s.
     pub tls_handshake: Duration,
     /// Maximum number of header fields in a head of HTTP/1.1; with more, the answer is 431 without an Error
     /// body. Default 256.
@@ -205,7 +213,7 @@ metrics! {
         ),
         refused: IntCounter = counter(
             "petstore_connections_refused_total",
-            "REST connections closed at once, because their address had too many.",
+            "REST connections refused: too many of an address, or no PROXY header.",
         ),
     }
 }
@@ -238,10 +246,11 @@ pub fn serve(
 ) -> BoxFuture<'static, io::Result<()>> {
     // In a box, so that it is compiled with this crate.
     Box::pin(async move {
-        let Server { certificate, app, limits, slots, metrics } = server;
+        let Server { certificate, app, limits, slots, metrics, proxy_protocol } = server;
         let drain = DrainControl::new();
         let (accept_grace, drain_deadline) = (limits.accept_grace, limits.drain_deadline);
-        let connections = Connections::new(app, certificate, limits, drain.watch());
+        let counts = proxy_protocol.then(|| (slots.clone(), metrics.clone()));
+        let connections = Connections::new(app, certificate, limits, drain.watch(), counts);
         let mut listener = Listener::new(listener);
         let mut port = Port { slots, metrics, connections, open: JoinSet::new() };
 
@@ -318,6 +327,11 @@ impl Port {
     }
 
     fn begin(&mut self, free: Option<OwnedSemaphorePermit>, stream: TcpStream, peer: SocketAddr) {
+        if self.connections.need_proxies() && !self.slots.exempts(peer.ip()) {
+            self.metrics.refused();
+            tracing::debug!(%peer, "closed a connection: it is not of a trusted proxy");
+            return;
+        }
         let Some(slot) = self.slots.take(free, peer.ip()) else {
             self.metrics.refused();
             tracing::debug!(%peer, "closed a connection: its address has too many");

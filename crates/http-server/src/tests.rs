@@ -19,6 +19,7 @@ use super::*;
 
 mod ending;
 mod http2;
+mod proxies;
 
 /// Timeout that is never reached in a test that should pass.
 const NEVER_TIMEOUT: Duration = Duration::from_mins(1);
@@ -59,12 +60,15 @@ impl Running {
         limits: ServerLimits,
         slots: ConnectionSlots,
     ) -> Self {
+        let (app, metrics) = (Arc::new(app), ConnectionMetrics::default());
+        Self::serve(Server { certificate, app, limits, slots, metrics, proxy_protocol: false }).await
+    }
+
+    async fn serve(server: Server) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let ((drain, drained), (stop, stopped)) = (oneshot::channel(), oneshot::channel());
         let (draining, shutdown) = (async { drop(drained.await) }, async { drop(stopped.await) });
-        let server =
-            Server { certificate, app: Arc::new(app), limits, slots, metrics: ConnectionMetrics::default() };
         let ended = tokio::spawn(serve(listener, server, Box::pin(draining), Box::pin(shutdown)));
         Self { addr, drain: Some(drain), stop, ended }
     }

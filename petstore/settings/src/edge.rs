@@ -46,8 +46,14 @@ pub struct EdgeSettings {
     #[arg(long, env = "PETSTORE_TRUSTED_PROXY", value_delimiter = ',', value_name = "CIDR")]
     pub trusted_proxy: Vec<Cidr>,
 
-    /// Time after which a connection without a request is closed. A proxy in front of the service must use a
-    /// shorter one
+    /// `on` takes REST connections only from a --trusted-proxy, each with a PROXY header (version 1 or 2)
+    /// that names the client
+    #[arg(long, env = "PETSTORE_PROXY_PROTOCOL", default_value = "off", value_name = "SWITCH")]
+    #[arg(requires_if("on", "trusted_proxy"))]
+    #[arg(action = ArgAction::Set, value_parser = is_second(["off", "on"]))]
+    pub proxy_protocol: bool,
+
+    /// Time after which a connection without a request is closed. A proxy in front must use a shorter one
     #[arg(long, env = "PETSTORE_KEEP_ALIVE_TIMEOUT", default_value = "75s", value_name = "TIME")]
     #[arg(value_parser = duration)]
     pub keep_alive_timeout: Duration,
@@ -117,14 +123,13 @@ pub struct LimiterSettings {
     #[arg(long, env = "PETSTORE_REDIS_URL_FILE", conflicts_with = "redis_url", value_name = "FILE")]
     pub redis_url_file: Option<PathBuf>,
 
-    /// Number of gateways that count in the same Redis. While Redis is unreachable, each admits its share of
-    /// every limit
+    /// Number of gateways that count in one Redis. While it is unreachable, each admits its share
     #[arg(long, env = "PETSTORE_GATEWAYS", default_value = "1", value_name = "NUMBER")]
     #[arg(value_parser = whole_number(NonZeroU16::MIN..=NonZeroU16::MAX))]
     pub gateways: NonZeroU16,
 
-    /// Policy while Redis is unreachable: local (each gateway admits its share of the limits), open (every
-    /// request is admitted) or closed (every request is refused with 503)
+    /// Policy while Redis is unreachable: local (each gateway admits its share), open (all requests are
+    /// admitted) or closed (all get 503)
     #[arg(long, env = "PETSTORE_ON_REDIS_FAILURE", default_value = "local", value_name = "POLICY")]
     pub on_redis_failure: OnRedisFailure,
 

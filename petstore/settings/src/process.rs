@@ -47,8 +47,8 @@ pub struct ProcessSettings {
     #[arg(value_parser = duration)]
     pub drain_deadline: Duration,
 
-    /// Number of threads that serve requests, 1 to 1024; by default one on a machine of one or two cores, and
-    /// one per core on a larger one
+    /// Number of threads that serve requests, 1 to 1024; by default one per core, but one with
+    /// two cores
     #[arg(long, env = "PETSTORE_WORKER_THREADS", value_name = "NUMBER")]
     #[arg(value_parser = whole_number(1..=1_024_usize))]
     pub worker_threads: Option<usize>,

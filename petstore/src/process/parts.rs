@@ -42,6 +42,7 @@ impl Process {
             limits: ServerLimits { accept_grace: Duration::ZERO, ..self.limits() },
             slots: ConnectionSlots::new(connections, connections).reclaiming(),
             metrics: ConnectionMetrics::default(), // not shown
+            proxy_protocol: false,
         };
         self.addresses.admin_https = ports.https.as_ref().map(|(port, _)| port.addr);
         self.metrics.add(vec![admin_certificate_metric(ports.https.as_ref().map(|(_, used)| used.clone()))]);
@@ -89,6 +90,7 @@ impl Process {
             slots: ConnectionSlots::new(self.connection_limits.rest, self.connection_limits.rest_per_address)
                 .exempting(settings.trusted_proxies()),
             metrics,
+            proxy_protocol: settings.proxy_protocol,
         };
         self.addresses.http = ports.http.as_ref().map(|port| port.addr);
         self.addresses.https = ports.https.as_ref().map(|(port, _)| port.addr);

@@ -7,16 +7,17 @@ mod hostile_http2;
 mod https;
 mod openapi;
 mod problem_details;
+mod proxy_protocol;
 mod requests;
 mod routing;
 mod unread_bodies;
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use petstore_testkit::{Authority, Certificate, Client, Installation, Protocol, Server};
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
     time::timeout,
 };
 
@@ -71,6 +72,13 @@ impl HttpsService {
     pub(crate) fn key(&self) -> String {
         self.installation.read(FIRST_KEY).trim().to_owned()
     }
+}
+
+/// Connects from an address of this machine, which has all of 127.0.0.0/8.
+async fn connect_from(own: &str, address: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(format!("{own}:0").parse().unwrap()).unwrap();
+    socket.connect(address).await.unwrap()
 }
 
 /// Reads the head of the next answer.

@@ -3,7 +3,7 @@
 use crate::read;
 
 /// A row of the page; the file that enforces it; and the code there, which has the value.
-const BOUNDS: [(&str, &str, &str); 46] = [
+const BOUNDS: [(&str, &str, &str); 48] = [
     ("| REST ports together | 10,000; ", RLIMITS, "rest: 10_000,"),
     ("more wait | 704 |", RLIMITS, "rest: 704,"),
     ("1,024; more are closed | 352 |", RLIMITS, "rest_per_address: 1_024,"),
@@ -12,6 +12,12 @@ const BOUNDS: [(&str, &str, &str); 46] = [
     ("| admin port | 64, a quarter ", "petstore/src/process/parts.rs", "connections - connections / 4;"),
     ("reads nothing of a response | 10 s |", HTTP_SERVER, "write_stall: Duration::from_secs(10)"),
     ("next response | 10 to 11 min |", HTTP_SERVER, "max_connection_age: Duration::from_mins(10)"),
+    ("| PROXY header | 5 s; 4 KiB |", HTTP_SERVER, "tls_handshake: Duration::from_secs(5)"),
+    (
+        "| PROXY header | 5 s; 4 KiB |",
+        "crates/http-server/src/proxy_protocol.rs",
+        "MAX_BLOCK: u16 = 4 * 1024;",
+    ),
     ("until a response is read | 100; 1 min |", HTTP_SERVER, "max_streams: 100,"),
     ("until a response is read | 100; 1 min |", HTTP_SERVER, "stream_deadline: Duration::from_mins(1)"),
     ("as many writes | 128; 96 of one account |", PERMITS, "MAX_IN_FLIGHT: usize = 128;"),

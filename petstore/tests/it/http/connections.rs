@@ -1,16 +1,16 @@
 //! Connections: their number and their idle time.
 
-use std::{fs, net::SocketAddr, time::Duration};
+use std::{fs, time::Duration};
 
 use petstore_testkit::{Installation, Server, grpc, raw};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     io::AsyncWriteExt,
-    net::{TcpSocket, TcpStream},
+    net::TcpStream,
     time::{Instant, sleep, timeout},
 };
 
-use super::{ANSWER_TIMEOUT, GET, whole_answer};
+use super::{ANSWER_TIMEOUT, GET, connect_from, whole_answer};
 use crate::{PORTS, is_long, petstore, serve};
 
 /// Request that no limit counts, with a short answer.
@@ -119,12 +119,6 @@ async fn an_idle_connection_is_kept_longer_than_a_head_may_take() {
 /// Reads the next answer with its body. Returns the status line.
 async fn status(stream: &mut TcpStream) -> String {
     whole_answer(stream).await.lines().next().unwrap().to_owned()
-}
-
-async fn connect_from(own: &str, address: SocketAddr) -> TcpStream {
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.bind(format!("{own}:0").parse().unwrap()).unwrap();
-    socket.connect(address).await.unwrap()
 }
 
 /// Raises this process's own limit, because it opens as many connections as the service.

@@ -131,6 +131,7 @@ async fn an_invalid_setting_is_named_with_the_valid_form() {
         (&["--grpc-addr", "0.0.0.0:0"], "--grpc-addr"),
         (&["--environment", "test"], "--environment"),
         (&["--trusted-proxy", "10.0.0.0/33"], "--trusted-proxy"),
+        (&["--proxy-protocol", "on"], "--trusted-proxy"),
         (&["--cors-origin", "shop.example"], "--cors-origin"),
         (&["--drain-deadline", "soon"], "--drain-deadline"),
         (&["--database-url", "mysql://localhost/petstore"], "--database-url"),
