@@ -53,6 +53,8 @@ use crate::{
 #[derive(Debug)]
 struct RequestContext {
     operation: Operation,
+    /// `http` or `https`.
+    scheme: &'static str,
     /// `true` if the path is `/v1` or below it. The answer then shows limits, and failures have Error bodies.
     is_versioned: bool,
     request_id: RequestId,
@@ -70,12 +72,13 @@ struct RequestContext {
 }
 
 impl RequestContext {
-    fn new(gateway: &GatewayState, request: &Parts, peer: IpAddr) -> Self {
+    fn new(gateway: &GatewayState, scheme: &'static str, request: &Parts, peer: IpAddr) -> Self {
         let path = request.uri.path();
         let client = gateway.settings.trusted_proxies.client_ip(peer, &request.headers);
         let operation = Operation::find(&request.method, path);
         Self {
             operation,
+            scheme,
             is_versioned: is_versioned(path),
             request_id: RequestId::from_headers(&request.headers, &gateway.clock),
             client,
@@ -110,6 +113,7 @@ pub(crate) struct Admitted {
 /// touched before the request is admitted.
 pub(crate) async fn handle<F>(
     gateway: &GatewayState,
+    scheme: &'static str,
     request: Request,
     peer: IpAddr,
     route: impl FnOnce(Admitted) -> F,
@@ -118,7 +122,7 @@ where
     F: Future<Output = Response>,
 {
     let (parts, body) = request.into_parts();
-    let context = RequestContext::new(gateway, &parts, peer);
+    let context = RequestContext::new(gateway, scheme, &parts, peer);
     let sender = identify(gateway, &context, &parts).await;
     let operation = context.operation.id;
     let answer = async |caller| {

@@ -51,6 +51,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct RestApp {
     gateway: Arc<GatewayState>,
+    /// `http` or `https`, in metrics and traces.
+    scheme: &'static str,
     /// Pages that need no key: the documentation, whose failures are pages too, and the OpenAPI document.
     pages: Router,
 }
@@ -60,7 +62,14 @@ impl RestApp {
     #[must_use]
     pub fn new(gateway: &Gateway, further: &[DocsPage]) -> Self {
         let pages = docs::routes(further).route("/openapi.json", openapi::route());
-        Self { gateway: Arc::clone(gateway.state()), pages: pages.fallback(async || ApiError::RouteNotFound) }
+        let pages = pages.fallback(async || ApiError::RouteNotFound);
+        Self { gateway: Arc::clone(gateway.state()), scheme: "http", pages }
+    }
+
+    /// Returns the app for a port over HTTPS.
+    #[must_use]
+    pub fn over_https(self) -> Self {
+        Self { scheme: "https", ..self }
     }
 }
 
@@ -75,7 +84,7 @@ impl RestApp {
     async fn respond(self, request: Request, peer: IpAddr) -> Response {
         let is_head = request.method() == Method::HEAD;
         let route = |admitted| route(&self, admitted);
-        let response = pipeline::handle(&self.gateway, request, peer, route).await;
+        let response = pipeline::handle(&self.gateway, self.scheme, request, peer, route).await;
         if is_head { without_body(response) } else { response }
     }
 }
@@ -87,7 +96,7 @@ macro_rules! route {
     ) => {
         /// Calls the handler of the operation.
         async fn route(app: &RestApp, admitted: Admitted) -> Response {
-            let RestApp { gateway, pages } = app;
+            let RestApp { gateway, pages, .. } = app;
             let Admitted { operation, caller, request } = admitted;
             let unknown = &mut UnknownInput::new(request.headers());
             let answered = match (operation, caller) {

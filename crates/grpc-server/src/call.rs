@@ -256,7 +256,8 @@ metrics! {
         durations: HistogramVec = durations(
             "rpc_server_call_duration_seconds",
             "Duration of gRPC calls in the core.",
-            &["rpc_method"],
+            // As OpenTelemetry's conventions (1.45) have them, with dots.
+            &["rpc_system_name", "rpc_method", "rpc_response_status_code"],
         ),
         failures: IntCounterVec = counters(
             "petstore_rpc_failures_total",
@@ -275,7 +276,8 @@ impl CallMetrics {
     /// Counts a call that was answered.
     fn answered(&self, method: &Method, took: Duration, failure: Option<&dyn MethodError>) {
         let rpc = method.name();
-        self.durations.with_label_values(&[rpc]).observe(took.as_secs_f64());
+        let status = grpc::status(failure.map_or(tonic::Code::Ok, MethodError::status) as i32);
+        self.durations.with_label_values(&["grpc", rpc, status]).observe(took.as_secs_f64());
         if let Some(failure) = failure {
             self.failures.with_label_values(&[rpc, failure.code()]).inc();
         }

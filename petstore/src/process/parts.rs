@@ -83,9 +83,10 @@ impl Process {
                 Ok(())
             });
         }
+        let app = RestApp::new(&gateway, &[DOCS_PAGE]);
         let server = Server {
             certificate: None,
-            app: Arc::new(RestApp::new(&gateway, &[DOCS_PAGE])),
+            app: Arc::new(app.clone()),
             limits: ServerLimits { idle: settings.keep_alive_timeout, ..self.limits() },
             slots: ConnectionSlots::new(self.connection_limits.rest, self.connection_limits.rest_per_address)
                 .exempting(settings.trusted_proxies()),
@@ -94,11 +95,13 @@ impl Process {
         };
         self.addresses.http = ports.http.as_ref().map(|port| port.addr);
         self.addresses.https = ports.https.as_ref().map(|(port, _)| port.addr);
-        let http = ports.http.map(|port| ("the REST port", port, None));
-        let https = ports.https.map(|(port, certificate)| ("the HTTPS port", port, Some(certificate)));
-        for (name, port, certificate) in http.into_iter().chain(https) {
-            let (server, draining) =
-                (Server { certificate, ..server.clone() }, self.reached(Phase::Draining));
+        let of_https = Arc::new(app.over_https());
+        let http = ports.http.map(|port| ("the REST port", port, server.clone()));
+        let https = ports.https.map(|(port, certificate)| {
+            ("the HTTPS port", port, Server { certificate: Some(certificate), app: of_https, ..server })
+        });
+        for (name, port, server) in http.into_iter().chain(https) {
+            let draining = self.reached(Phase::Draining);
             self.add(name, Phase::ClosingHttp, |end| {
                 petstore_http_server::serve(port.listener, server, draining, end)
             });

@@ -111,6 +111,14 @@ async fn metric(server: &Server, name: &str) -> u64 {
     value.unwrap_or_else(|| panic!("{name} is not in {}", metrics.text())).parse().unwrap()
 }
 
+/// Returns the number of calls of this method that the core has answered.
+async fn calls_answered(admin: &Client, method: &str) -> u64 {
+    let series = format!("rpc_server_call_duration_seconds_count{{rpc_method=\"{method}\",");
+    let metrics = admin.get("/metrics").await;
+    let counts = metrics.text().lines().filter(|line| line.starts_with(&series));
+    counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+}
+
 /// Returns the identifier of the account's only key.
 async fn only_key_id(installation: &Installation, account: &str) -> String {
     let listed = installation.json(&["key", "list", "--account", account]).await;

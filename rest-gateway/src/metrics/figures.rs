@@ -177,12 +177,16 @@ impl Totals {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::StatusCode;
+
     use super::*;
     use crate::{metrics::RequestOutcome, operation::Operation};
 
     fn answered(metrics: &Metrics, status: u16, reason: Option<ErrorReason>, took: Duration) {
         let operation = &Operation::find(&http::Method::GET, "/v1/pets");
-        metrics.answered(&RequestOutcome { operation, status, reason, plan: None, took, client_left: false });
+        let (scheme, status, plan, client_left) =
+            ("http", StatusCode::from_u16(status).unwrap(), None, false);
+        metrics.answered(&RequestOutcome { operation, scheme, status, reason, plan, took, client_left });
     }
 
     #[test]

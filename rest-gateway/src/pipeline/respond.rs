@@ -85,7 +85,7 @@ fn with_error_body(response: Response) -> Response {
 /// Counts the answer and writes its line. The request id is the line's only text from the client, because its
 /// characters are limited: a path or a query could hold a key.
 pub(super) fn record(gateway: &GatewayState, context: &RequestContext, sender: &Sender, response: &Response) {
-    let RequestContext { operation, .. } = context;
+    let RequestContext { operation, scheme, .. } = context;
     let (key, known) = (sender.key(), sender.known_key().map(|key| &**key));
     match key {
         Some(key) if operation.counts == Counts::Quota => {
@@ -96,12 +96,13 @@ pub(super) fn record(gateway: &GatewayState, context: &RequestContext, sender: &
         _ => {}
     }
     let took = context.started.elapsed();
-    let status = response.status().as_u16();
+    let status = response.status();
     let reason = response.extensions().get::<ErrorReason>().copied();
     let code = reason.map(|reason| reason.code().name);
     let plan = key.map(|key| key.plan);
     let client_left = caller_has_left();
-    gateway.metrics.answered(&RequestOutcome { operation, status, reason, plan, took, client_left });
+    gateway.metrics.answered(&RequestOutcome { operation, scheme, status, reason, plan, took, client_left });
+    let status = status.as_u16();
     describe(context, known, status, code);
     if client_left {
         context.span.describe(|| [KeyValue::new("petstore.client_left", true)]);
@@ -124,11 +125,12 @@ pub(super) fn record(gateway: &GatewayState, context: &RequestContext, sender: &
 
 /// Describes the answer in the request's span.
 fn describe(context: &RequestContext, key: Option<&KnownKey>, status: u16, code: Option<&'static str>) {
-    let RequestContext { operation, span, .. } = context;
+    let RequestContext { operation, scheme, span, .. } = context;
     span.describe(|| {
         [
             KeyValue::new("http.request.method", operation.method),
             KeyValue::new("http.response.status_code", i64::from(status)),
+            KeyValue::new("url.scheme", *scheme),
             KeyValue::new("client.address", context.address.to_string()),
             KeyValue::new("petstore.operation", operation.name),
             KeyValue::new("petstore.code", code.unwrap_or("OK")),

@@ -227,7 +227,7 @@ async fn a_configured_origin_may_read_every_answer() {
 async fn every_outcome_of_a_route_is_a_complete_answer() {
     let gateway = Arc::clone(without_core(&[]).state());
     let panics = async |_: Admitted| -> Response { panic!("a route panics") };
-    let app = |request| pipeline::handle(&gateway, request, PEER, panics);
+    let app = |request| pipeline::handle(&gateway, "http", request, PEER, panics);
     let answer = ask_with(app, "OPTIONS", "/v1/pets/1", &[]).await;
     assert_eq!((answer.status, &*answer.code(), complete(&answer)), (500, "INTERNAL", 600));
     assert_eq!(answer.header("deprecation"), "@1764892800");
@@ -236,7 +236,7 @@ async fn every_outcome_of_a_route_is_a_complete_answer() {
         let fields = [("x-ratelimit-remaining", "7"), ("cache-control", "public")];
         (StatusCode::UNPROCESSABLE_ENTITY, fields, "plain text").into_response()
     };
-    let app = |request| pipeline::handle(&gateway, request, PEER, in_plain_text);
+    let app = |request| pipeline::handle(&gateway, "http", request, PEER, in_plain_text);
     let answer = ask_with(app, "OPTIONS", "/v1/pets", &[]).await;
     assert_eq!((answer.status, &*answer.code(), complete(&answer)), (500, "INTERNAL", 600));
 }

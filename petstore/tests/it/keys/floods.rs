@@ -9,8 +9,10 @@ use futures_util::future::join_all;
 use petstore_api_key::{ApiKey, Environment};
 use petstore_testkit::{Client, Plan, TestShop, eventually, raw};
 
+use crate::calls_answered;
+
 /// Maximum number of calls per second with which one gateway asks the core about keys.
-const MAX_LOOKUP_CALLS: f64 = 200.0;
+const MAX_LOOKUP_CALLS: u128 = 200;
 
 /// Number of keys that are used for the first time during the flood.
 const FRESH_KEYS: usize = 12;
@@ -75,7 +77,7 @@ async fn flood(
         }
         tokio::spawn(async move { raw::answers(&raw::exchange(target, text.as_bytes()).await) })
     });
-    let (calls, start) = (lookup_calls(&shop.admin()).await, Instant::now());
+    let (calls, start) = (calls_answered(&shop.admin(), "ResolveKeys").await, Instant::now());
     let connections: Vec<_> = connections.collect();
     let first_uses = async {
         let mut longest = Duration::ZERO;
@@ -89,7 +91,7 @@ async fn flood(
     };
     let (answers, longest) = tokio::join!(join_all(connections), first_uses);
     let took = start.elapsed();
-    let calls = lookup_calls(&shop.admin()).await - calls;
+    let calls = calls_answered(&shop.admin(), "ResolveKeys").await - calls;
     let answers = answers.into_iter().flat_map(Result::unwrap);
     let codes: Vec<_> = answers.map(|answer| answer.json()["code"].as_str().unwrap().to_owned()).collect();
     // On a busy machine some may wait for too long, and get no judgement of the key.
@@ -100,7 +102,8 @@ async fn flood(
         "{} strangers in {took:?}, {calls} calls to the core; a first use took {longest:?} at most",
         codes.len()
     );
-    assert!(calls <= took.as_secs_f64() * MAX_LOOKUP_CALLS + 1.0, "{calls} calls in {took:?}");
+    let most = took.as_millis() * MAX_LOOKUP_CALLS / 1_000 + 1;
+    assert!(u128::from(calls) <= most, "{calls} calls in {took:?}");
     counted
 }
 
@@ -118,14 +121,6 @@ async fn first_use(client: &Client) {
         Ok(())
     })
     .await;
-}
-
-/// Returns the number of calls to the core about keys.
-async fn lookup_calls(admin: &Client) -> f64 {
-    let metrics = admin.get("/metrics").await;
-    let series = "rpc_server_call_duration_seconds_count{rpc_method=\"ResolveKeys\"} ";
-    let count = metrics.text().lines().find_map(|line| line.strip_prefix(series)?.parse().ok());
-    count.unwrap_or_default()
 }
 
 fn counts(codes: &[String]) -> Vec<(&str, usize)> {

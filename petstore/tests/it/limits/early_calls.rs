@@ -8,7 +8,7 @@ use petstore_testkit::{
 };
 use serde_json::json;
 
-use crate::{pets::created, redis::all_limiters_are};
+use crate::{calls_answered, pets::created, redis::all_limiters_are};
 
 /// Timeout of the retries. Each outage that is noticed delays the next try by up to ten seconds.
 const RETRY_TIMEOUT: Duration = Duration::from_mins(2);
@@ -85,8 +85,5 @@ async fn three_hundred_concurrent_reads_with_one_request_left_make_at_most_two_c
 
 /// Returns the number of calls for single pets that the core has answered.
 async fn gets(shop: &TestShop) -> u64 {
-    let series = r#"rpc_server_call_duration_seconds_count{rpc_method="GetPet"} "#;
-    let metrics = shop.admin().get("/metrics").await.text().to_owned();
-    let count = metrics.lines().find_map(|line| line.strip_prefix(series));
-    count.map_or(0, |count| count.parse().unwrap())
+    calls_answered(&shop.admin(), "GetPet").await
 }

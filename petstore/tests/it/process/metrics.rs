@@ -5,7 +5,7 @@ use std::{env, fmt::Write as _, fs, time::Duration};
 use petstore_testkit::{Client, Engine, Plan, TestShop, eventually, raw};
 use serde_json::json;
 
-use crate::pets::created;
+use crate::{calls_answered, pets::created};
 
 #[tokio::test]
 async fn a_request_is_counted_by_operation_plan_and_code() {
@@ -39,7 +39,8 @@ async fn a_request_is_counted_by_operation_plan_and_code() {
     }
     metrics.assert_line(
         "http_server_request_duration_seconds_count{http_request_method=\"GET\",\
-         http_route=\"/v1/pets/{petId}\",operation=\"getPet\",status_class=\"4xx\"} 1",
+         http_response_status_code=\"404\",http_route=\"/v1/pets/{petId}\",operation=\"getPet\",\
+         status_class=\"4xx\",url_scheme=\"http\"} 1",
     );
     Metrics::until(&shop.admin(), |metrics| metrics.value("http_server_active_requests") < 1.0).await;
 }
@@ -104,7 +105,11 @@ async fn calls_statements_and_connections_are_counted() {
     client.get("/v1/pets/404404").await.assert_status(404);
 
     let metrics = Metrics::of(&shop.admin()).await;
-    metrics.assert_line(r#"rpc_server_call_duration_seconds_count{rpc_method="CreatePet"} 1"#);
+    metrics.assert_line(
+        "rpc_server_call_duration_seconds_count{rpc_method=\"GetPet\",\
+         rpc_response_status_code=\"NOT_FOUND\",rpc_system_name=\"grpc\"} 1",
+    );
+    assert_eq!(calls_answered(&shop.admin(), "CreatePet").await, 1);
     metrics.assert_line(r#"petstore_rpc_failures_total{code="PET_NOT_FOUND",rpc_method="GetPet"} 1"#);
     let (system, pool) = match Engine::of_this_run() {
         Engine::Sqlite => ("sqlite", "writer"),
@@ -152,7 +157,7 @@ async fn a_cursor_beside_an_invalid_limit_is_judged_without_a_call() {
         assert_eq!(refused.message(), faults, "{query}");
     }
     let metrics = Metrics::of(&shop.admin()).await;
-    metrics.assert_line(r#"rpc_server_call_duration_seconds_count{rpc_method="ListPets"} 1"#);
+    assert_eq!(calls_answered(&shop.admin(), "ListPets").await, 1);
     metrics.assert_none(r#"petstore_rpc_failures_total{code="INVALID_PARAMETER",rpc_method="ListPets"}"#);
 }
 

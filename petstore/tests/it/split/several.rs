@@ -8,7 +8,7 @@ use petstore_testkit::{
 };
 
 use super::{Clients, readiness};
-use crate::{key_without_limits, metric, petstore};
+use crate::{calls_answered, key_without_limits, metric, petstore};
 
 /// Time within which a core must have its share. On an idle machine it takes a few seconds.
 const SHARE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -171,8 +171,5 @@ async fn assert_shared(cores: &[&Server]) {
 
 /// Returns the number of lists that the core has answered.
 async fn lists(core: &Server) -> u64 {
-    let metrics = core.admin().get("/metrics").await;
-    let name = r#"rpc_server_call_duration_seconds_count{rpc_method="ListPets"} "#;
-    let value = metrics.text().lines().find_map(|line| line.strip_prefix(name)?.parse().ok());
-    value.unwrap_or_default()
+    calls_answered(&core.admin(), "ListPets").await
 }
