@@ -38,6 +38,11 @@ async fn both_versions_of_http_keep_the_same_promises() {
         assert_eq!((head.assert_status(200).body(), head.rate().limit), (&b""[..], 60), "{head:?}");
         shop.anonymous(protocol).get("/v1/pets").await.assert_error(401, "MISSING_API_KEY");
     }
+    let metrics = shop.server.admin().get("/metrics").await;
+    let created = "http_server_request_duration_seconds_count{http_request_method=\"POST\",\
+                   http_response_status_code=\"201\",http_route=\"/v1/pets\",operation=\"createPet\",\
+                   status_class=\"2xx\",url_scheme=\"https\"} 2\n";
+    assert!(metrics.text().contains(created), "{}", metrics.text());
 }
 
 #[tokio::test]
