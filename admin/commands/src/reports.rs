@@ -27,6 +27,10 @@ struct Whose {
     /// Show the accounts that have used at least 80 % of their limit of the current UTC day
     #[arg(long, conflicts_with_all = ["by", "last"])]
     near_limit: bool,
+
+    /// Show the accounts that have used more than that limit, as in an outage of Redis
+    #[arg(long, conflicts_with_all = ["by", "last"])]
+    over_limit: bool,
 }
 
 /// Requests of an account by day or by minute, or of all accounts by day or by month.
@@ -249,8 +253,9 @@ pub(crate) fn usage(usage: &UsageSettings) -> Result<(), CommandError> {
 fn all_usage(usage: &UsageSettings) -> Result<(), CommandError> {
     const METHOD: &str = "ListAccountUsage";
     let UsageSettings { whose, by, last, csv, settings, .. } = usage;
-    if whose.near_limit {
-        let answer = settings.pages(METHOD, &json!({ "nearLimit": true }), Some(usize::MAX))?;
+    if whose.near_limit || whose.over_limit {
+        let request = json!({ "nearLimit": whose.near_limit, "overLimit": whose.over_limit });
+        let answer = settings.pages(METHOD, &request, Some(usize::MAX))?;
         return settings.print(&answer, |answer| {
             let mut rows = answer["usage"].as_array().cloned().unwrap_or_default();
             rows.iter_mut().for_each(set_percent);

@@ -13,7 +13,7 @@ pub mod keys;
 mod refusals;
 mod usage;
 
-pub use usage::{AccountDay, DaysOf, MinutesOf};
+pub use usage::{AccountDay, DaysOf, MinutesOf, UsedShare};
 
 use brownouts::SentCalendar;
 use changes::Answered;

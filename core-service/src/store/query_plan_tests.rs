@@ -17,7 +17,7 @@ use super::{
 use crate::{
     accounts::{
         AccountId, Day, KeyId, Minute,
-        store::{DaysOf, MinutesOf},
+        store::{DaysOf, MinutesOf, UsedShare},
     },
     catalogue::{IdempotencyKey, ListOrders, ListPets, NewPet, OrderId, OrderStatus, PetId, PetStatus},
     domain::PageSize,
@@ -159,10 +159,12 @@ async fn make_calls(store: &Store) {
     store.accounts.record_key_use(&[("key 7".to_owned(), NOW)]).await.unwrap();
     store.accounts.usage_by_day(Some(AccountId(7)), Day(90), "gateway").await.unwrap();
     for after in [None, Some((AccountId(150), Day(70)))] {
-        let month = DaysOf { days: Day(60)..Day(90), after, is_near_limit: false };
+        let month = DaysOf { days: Day(60)..Day(90), after, used: None };
         store.accounts.usage_by_account(month, 101).await.unwrap();
-        let today = DaysOf { days: Day(89)..Day(90), after, is_near_limit: true };
-        store.accounts.usage_by_account(today, 101).await.unwrap();
+        for used in [UsedShare::NearLimit, UsedShare::OverLimit] {
+            let today = DaysOf { days: Day(89)..Day(90), after, used: Some(used) };
+            store.accounts.usage_by_account(today, 101).await.unwrap();
+        }
     }
 
     let of_account = MinutesOf { account: Some(AccountId(7)), ..MinutesOf::default() };

@@ -5,7 +5,7 @@ use std::{ops::Range, time::Duration};
 use petstore_clock::{Day, UnixMillis};
 use petstore_core::accounts::{
     AccountId,
-    store::{AccountDay, DaysOf},
+    store::{AccountDay, DaysOf, UsedShare},
 };
 use petstore_proto::admin::v1::{
     AccountUsage, ListAccountUsageRequest, ListAccountUsageResponse, UsageInterval,
@@ -21,8 +21,8 @@ const MAX_DAYS: i64 = 89;
 const MONTH_DAYS: u64 = 31;
 
 pub(super) async fn list(call: Call, request: ListAccountUsageRequest) -> Result<ListAccountUsageResponse> {
-    let ListAccountUsageRequest { interval, start_time, end_time, near_limit, .. } = request;
-    let tokens = PageTokens::new('u', &(interval, start_time, end_time, near_limit));
+    let ListAccountUsageRequest { interval, start_time, end_time, near_limit, over_limit, .. } = request;
+    let tokens = PageTokens::new('u', &(interval, start_time, end_time, near_limit, over_limit));
     let (size, position) = convert::page(&tokens, request.page_size, &request.page_token, Position::parse)?;
     let is_by_month = match UsageInterval::try_from(interval) {
         Ok(UsageInterval::Unspecified | UsageInterval::Day) => false,
@@ -36,7 +36,9 @@ pub(super) async fn list(call: Call, request: ListAccountUsageRequest) -> Result
         None => range(call.now, &request, is_by_month)?,
     };
     let after = position.map(|Position { last, .. }| last);
-    let of = DaysOf { days: days.clone(), after, is_near_limit: near_limit };
+    let used =
+        if over_limit { Some(UsedShare::OverLimit) } else { near_limit.then_some(UsedShare::NearLimit) };
+    let of = DaysOf { days: days.clone(), after, used };
     let rows = size.get() as u64 + 1;
     let rows = if is_by_month {
         by_month(call.accounts().usage_by_account(of, rows * MONTH_DAYS).await?)
@@ -84,12 +86,16 @@ fn range(now: UnixMillis, request: &ListAccountUsageRequest, is_by_month: bool) 
     let start = moment("startTime", request.start_time)?.map(Day::containing);
     let last_moment = moment("endTime", request.end_time)?.map(|end| end.minus(Duration::from_millis(1)));
     let last = last_moment.map_or(today, Day::containing).min(today);
-    if request.near_limit && (request.interval != 0 || start.is_some() || last_moment.is_some()) {
+    let is_given = [("nearLimit", request.near_limit), ("overLimit", request.over_limit)];
+    let of_today = is_given.into_iter().find_map(|(field, is_given)| is_given.then_some(field));
+    if let Some(field) = of_today
+        && (request.interval != 0 || start.is_some() || last_moment.is_some())
+    {
         let rule = "is for the current day: it must not be given beside interval, startTime or endTime";
-        return Err(convert::refuse("nearLimit", rule));
+        return Err(convert::refuse(field, rule));
     }
     let oldest = today.minus(MAX_DAYS - 1);
-    let (start, end) = if request.near_limit {
+    let (start, end) = if of_today.is_some() {
         (today, next(today))
     } else if is_by_month {
         let is_whole = first_of_month(oldest) == oldest;

@@ -41,8 +41,17 @@ pub struct DaysOf {
     pub days: Range<Day>,
     /// Position after which to read; `None` to begin with the first account.
     pub after: Option<(AccountId, Day)>,
-    /// `true` for those alone on which an account used at least 80 % of its current limit per day.
-    pub is_near_limit: bool,
+    /// Days to select by what the account used of its current limit per day; `None` for all.
+    pub used: Option<UsedShare>,
+}
+
+/// Selection of days by the used part of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UsedShare {
+    /// 80 % or more.
+    NearLimit,
+    /// More than the limit.
+    OverLimit,
 }
 
 /// The requests of one account on one day.
@@ -131,9 +140,9 @@ impl Accounts {
         let [id, account_id, of_day] =
             [("accounts", "id"), ("usage_days", "account_id"), ("usage_days", "day")].map(Expr::col);
         let mut query = Query::select();
-        let of_account = if of.is_near_limit {
-            // By the index of days. The accounts that are near their limits are sorted.
-            query.from("usage_days").cross_join("accounts").and_where(is_near_limit());
+        let of_account = if let Some(share) = of.used {
+            // By the index of days. The accounts that are selected are sorted.
+            query.from("usage_days").cross_join("accounts").and_where(has_used(share));
             Expr::val(0)
         } else {
             // In the order of the keys, so that nothing is sorted: a page costs at most a lookup per account,
@@ -214,9 +223,9 @@ impl Accounts {
     }
 }
 
-/// Returns the condition that a day's requests are at least 80 % of the account's limit. Those answered with
-/// 429 do not count against it (docs/contract.md, 6.3).
-fn is_near_limit() -> Expr {
+/// Returns the condition that a day's requests are this share of the account's limit. Those answered with 429
+/// do not count against it (docs/contract.md, 6.3).
+fn has_used(share: UsedShare) -> Expr {
     let count = |column| Expr::col(("usage_days", column));
     let [succeeded, client_errors, _, server_errors, _] = COUNTS.map(count);
     let mut limit = CaseStatement::new();
@@ -227,7 +236,11 @@ fn is_near_limit() -> Expr {
         }
     }
     let limit: Expr = limit.finally(Expr::col(("accounts", "per_day"))).into();
-    succeeded.add(client_errors).add(server_errors).mul(5).gte(limit.mul(4))
+    let used = succeeded.add(client_errors).add(server_errors);
+    match share {
+        UsedShare::NearLimit => used.mul(5).gte(limit.mul(4)),
+        UsedShare::OverLimit => used.gt(limit),
+    }
 }
 
 /// Returns the query for the sums of all counts by period, since a period.

@@ -160,7 +160,7 @@ async fn a_file_breaks_off_when_the_core_fails_midway_and_the_command_fails() {
 }
 
 #[tokio::test]
-async fn an_account_is_near_its_limit_at_four_fifths_of_what_counts() {
+async fn an_account_is_near_its_limit_at_four_fifths_of_what_counts_and_over_it_only_beyond() {
     let installation = petstore();
     let server = installation.start(&serve(&[])).await;
     let plan = ["--plan", "enterprise", "--per-minute", "100", "--per-day", "5"];
@@ -180,8 +180,8 @@ async fn an_account_is_near_its_limit_at_four_fifths_of_what_counts() {
         })
         .await;
     };
-    let near = async || {
-        let table = installation.run(&["usage", "--near-limit"]).await.stdout;
+    let shown = async |which: &str| {
+        let table = installation.run(&["usage", which]).await.stdout;
         table.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let row = |shown: &str| format!("ACCOUNT PLAN USED PER DAY PERCENT {ACCOUNT} enterprise {shown}");
@@ -189,11 +189,16 @@ async fn an_account_is_near_its_limit_at_four_fifths_of_what_counts() {
     assert_eq!(installation.json(&["usage", "--near-limit"]).await["usage"], json!([]), "three fifths");
     client.get("/v1/pets/1").await.assert_status(404);
     used(4).await;
-    assert_eq!(near().await, row("4 5 80"));
+    assert_eq!(shown("--near-limit").await, row("4 5 80"));
     client.get("/v1/pets").await.assert_status(200);
     client.get("/v1/pets").await.assert_status(429);
     used(6).await;
-    assert_eq!(near().await, row("5 5 100"));
+    assert_eq!(shown("--near-limit").await, row("5 5 100"));
     let (rows, _) = pages(&operator(&server, &installation.read(FIRST_TOKEN)), "&nearLimit=true").await;
     assert_eq!((rows.len(), &rows[0]["account"], &rows[0]["dayLimit"]), (1, &json!(ACCOUNT), &json!(5)));
+
+    assert_eq!(installation.json(&["usage", "--over-limit"]).await["usage"], json!([]), "all, and no more");
+    let smaller = [["account", "set-plan", ACCOUNT].as_slice(), &plan[..5], &["4"]].concat();
+    assert_eq!(installation.run(&smaller).await.code, Some(0));
+    assert_eq!(shown("--over-limit").await, row("5 4 125"));
 }

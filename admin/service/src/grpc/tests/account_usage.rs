@@ -172,6 +172,9 @@ async fn accounts_at_or_above_four_fifths_of_their_day_are_near_their_limit() {
     let near: Vec<_> = all(&mut admin, near_limit.clone()).await.into_iter().map(|(name, ..)| name).collect();
     assert_eq!(near, ["at", "above", "agreed"]);
     assert_eq!(page(&mut admin, &near_limit).await.usage[0].day_limit, 1_000);
+    let over_limit = pb::ListAccountUsageRequest { over_limit: true, ..pages_of_two() };
+    let over: Vec<_> = all(&mut admin, over_limit.clone()).await.into_iter().map(|(name, ..)| name).collect();
+    assert_eq!(over, ["above"]);
 
     // A smaller plan applies at once.
     let pro = pb::Account { plan: pb::Plan::Pro.into(), ..Default::default() };
@@ -179,10 +182,12 @@ async fn accounts_at_or_above_four_fifths_of_their_day_are_near_their_limit() {
     let near: Vec<_> = all(&mut admin, near_limit.clone()).await.into_iter().map(|(name, ..)| name).collect();
     assert_eq!(near, ["above", "agreed"]);
 
-    let rule = "nearLimit is for the current day: it must not be given beside interval, startTime or endTime";
+    let rule = "nearLimit is for the current day: it must not be given beside interval, startTime or endTime"
+        .to_owned();
     for (request, message) in [
-        (pb::ListAccountUsageRequest { interval: 2, ..near_limit.clone() }, rule),
-        (pb::ListAccountUsageRequest { end_time: Some(start_of(TODAY)), ..near_limit }, rule),
+        (pb::ListAccountUsageRequest { interval: 2, ..near_limit.clone() }, rule.as_str()),
+        (pb::ListAccountUsageRequest { interval: 3, ..over_limit }, &rule.replace("near", "over")),
+        (pb::ListAccountUsageRequest { end_time: Some(start_of(TODAY)), ..near_limit }, &rule),
         (pb::ListAccountUsageRequest { interval: 1, ..pages_of_two() }, "interval must be one of day, month"),
         (pb::ListAccountUsageRequest { interval: 4, ..pages_of_two() }, "interval must be one of day, month"),
     ] {
@@ -220,7 +225,7 @@ async fn the_last_page_of_a_hundred_thousand_accounts_is_as_small_as_the_first()
         request.page_size = 100;
         let tokens = crate::domain::PageTokens::new(
             'u',
-            &(interval, request.start_time, request.end_time, near_limit),
+            &(interval, request.start_time, request.end_time, near_limit, false),
         );
         let first = page(&mut admin, &request).await;
         let days = [first.start_time, first.end_time].map(|time| time.unwrap().seconds / 86_400);
