@@ -232,7 +232,7 @@ mod tests {
     }
 
     /// Flags that select what a command does. A variable would change that unnoticed.
-    const WITHOUT_VARIABLE: [&str; 40] = [
+    const WITHOUT_VARIABLE: [&str; 43] = [
         "help",
         "version",
         "yes",
@@ -273,6 +273,9 @@ mod tests {
         "allowed-addresses",
         "unused-for",
         "expiring-within",
+        "all",
+        "near-limit",
+        "over-limit",
     ];
 
     #[test]

@@ -47,7 +47,7 @@ def selected_labels() -> set[tuple[str, str]]:
         for metric, matchers in re.findall(r"(\w+)\{([^}]*)\}", rule["expr"]):
             for label, is_regex, values in re.findall(r'(\w+)=(~?)"([^"]*)"', matchers):
                 if label != "code" and metric != "ALERTS":
-                    found |= {(metric, f'{label}="{value}"') for value in (values.split("|") if is_regex else [values])}
+                    found |= {(metric, f'{label}={is_regex}"{value}"') for value in (values.split("|") if is_regex else [values])}
     return found
 
 
