@@ -23,7 +23,7 @@ metrics! {
         durations: HistogramVec = durations(
             "http_server_request_duration_seconds",
             "Time from a request's head to its response's head.",
-            // Those with dots in OpenTelemetry's conventions (1.45), the operation, and until 1.2 the class.
+            // OpenTelemetry's conventions (1.45), with `_` for dots; the operation; until 1.2 the class.
             &[
                 "operation",
                 "http_request_method",

@@ -199,10 +199,8 @@ pub(crate) fn deprecation(report: &DeprecationSettings) -> Result<(), CommandErr
             let older = "this core is older than 1.1.0: leave out --account and --by";
             return Err(Status::unimplemented(older).into());
         }
-        for (date, moment) in [("date", "startTime"), ("lastDate", "lastDay")] {
-            let day = row[moment].as_str().and_then(|start| start.split('T').next());
-            row[date] = day.unwrap_or_default().into();
-        }
+        set_date(row, "date", "startTime");
+        set_date(row, "lastDate", "lastDay");
     }
     if answer["hasMore"] == true {
         output::note("there are more rows, with fewer calls");
@@ -241,7 +239,9 @@ pub(crate) fn usage(usage: &UsageSettings) -> Result<(), CommandError> {
             let head = [column("MINUTE", "startTime"), column("KEY", "keyId").if_any()];
             return table(&[&head, COUNTS].concat(), &Value::Array(periods));
         }
-        periods.iter_mut().for_each(set_date);
+        for period in &mut periods {
+            set_date(period, "date", "startTime");
+        }
         output::note(&format!(
             "for the current limits, ask a gateway: GET /admin/v1/accounts/{account}/limits on its admin port"
         ));
@@ -271,7 +271,9 @@ fn all_usage(usage: &UsageSettings) -> Result<(), CommandError> {
     let answer = settings.pages(METHOD, &request, Some(usize::MAX))?;
     settings.print(&answer, |answer| {
         let mut rows = answer["usage"].as_array().cloned().unwrap_or_default();
-        rows.iter_mut().for_each(set_date);
+        for row in &mut rows {
+            set_date(row, "date", "startTime");
+        }
         let head = [column("DATE", "date"), column("ACCOUNT", "account"), column("PLAN", "plan")];
         table(&[&head, COUNTS].concat(), &Value::Array(rows))
     })
@@ -329,18 +331,18 @@ fn start_time(last: Option<Duration>) -> Option<String> {
     last.map(|last| Clock::system().now().minus(last).to_string())
 }
 
-/// Sets the date on which a period starts.
-fn set_date(period: &mut Value) {
-    let date = period["startTime"].as_str().and_then(|start| start.split('T').next());
-    period["date"] = date.unwrap_or_default().into();
+/// Sets the UTC date of a moment; the empty text if the row has none.
+fn set_date(row: &mut Value, date: &str, moment: &str) {
+    let day = row[moment].as_str().and_then(|moment| moment.split('T').next());
+    row[date] = day.unwrap_or_default().into();
 }
 
 /// Sets the used part of the account's limit per day. Responses with 429 do not count against it.
 fn set_percent(row: &mut Value) {
     let counted = ["succeeded", "clientErrors", "serverErrors"];
     let used: i64 = counted.iter().filter_map(|count| row["counts"][count].as_i64()).sum();
-    let limit = row["dayLimit"].as_i64().unwrap_or_default().max(1);
-    row["percent"] = (used.saturating_mul(100) / limit).into();
+    let percent = row["dayLimit"].as_i64().and_then(|limit| used.saturating_mul(100).checked_div(limit));
+    row["percent"] = percent.into(); // `null` without a limit
 }
 
 /// Returns the periods of an answer, which are ascending, newest first.

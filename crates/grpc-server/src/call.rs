@@ -256,7 +256,7 @@ metrics! {
         durations: HistogramVec = durations(
             "rpc_server_call_duration_seconds",
             "Duration of gRPC calls in the core.",
-            // As OpenTelemetry's conventions (1.45) have them, with dots.
+            // OpenTelemetry's conventions (1.45), with `_` for dots.
             &["rpc_system_name", "rpc_method", "rpc_response_status_code"],
         ),
         failures: IntCounterVec = counters(
