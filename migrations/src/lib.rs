@@ -6,6 +6,7 @@ mod m0001_baseline;
 mod m0002_scope_of_keys;
 mod m0003_replaced_keys;
 mod m0004_brownouts;
+mod m0005_callers_certificate;
 
 /// The schema of the store.
 pub const SCHEMA: Schema = Schema {
@@ -14,6 +15,7 @@ pub const SCHEMA: Schema = Schema {
         m0002_scope_of_keys::CHANGE,
         m0003_replaced_keys::CHANGE,
         m0004_brownouts::CHANGE,
+        m0005_callers_certificate::CHANGE,
     ],
     program: "petstore",
     release: env!("CARGO_PKG_VERSION"),

@@ -177,7 +177,7 @@ const NEAR_LIMIT: &[Column] = &[
 const EVENTS: &[Column] = &[
     column("TIME", "createTime"),
     column("OPERATOR", "operator"),
-    column("FROM", "clientAddress"),
+    column("FROM", "clientAddress clientCertificate"),
     column("ACTION", "action"),
     column("ACCOUNT, KEY OR OPERATOR", "account keyId targetOperator"),
     column("CHANGE", "change"),

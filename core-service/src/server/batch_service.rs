@@ -8,7 +8,7 @@ use futures_util::{
     stream::{self, BoxStream, FuturesUnordered},
 };
 use http::HeaderName;
-use petstore_grpc_server::{CallContext, CallId, started};
+use petstore_grpc_server::{CallContext, CallId, caller, started};
 use petstore_proto::{
     Answer, Call, LocalCall,
     internal::v1::{CallRequest, CallResponse, CallStatus, batch_service_server::BatchService},
@@ -29,13 +29,13 @@ impl BatchService for Core {
     /// Answers the calls of a batch. Every call has separate limits (`Calls::answer_call`); all of them are
     /// cancelled if the gateway cancels the batch.
     async fn call(&self, request: Request<CallRequest>) -> Result<Response<Self::CallStream>, Status> {
-        let started = started(&request);
+        let (started, caller) = (started(&request), caller(&request));
         let calls = request.into_inner().calls;
         if !(1..=LIMITS.batch).contains(&calls.len()) {
             return Err(Status::invalid_argument("a batch has 1 to 128 calls"));
         }
         let core = Arc::new(self.clone());
-        let answer = |(number, call)| Arc::clone(&core).answer_one(number, call, started);
+        let answer = |(number, call)| Arc::clone(&core).answer_one(number, call, started, caller.clone());
         let answers: FuturesUnordered<_> = (0..).zip(calls).map(answer).collect();
         let mut messages = Box::pin(messages(answers));
         // The head goes out with the first answers, in one write.
@@ -55,6 +55,7 @@ pub fn in_process(
             let LocalCall { request_id, trace, timeout, request, response } = call;
             let context = CallContext {
                 id: CallId::from_value(request_id),
+                caller: None,
                 timeout: Some(timeout),
                 trace,
                 started: Instant::now(),
@@ -66,10 +67,17 @@ pub fn in_process(
 }
 
 impl Core {
-    async fn answer_one(self: Arc<Self>, number: u32, call: Call, started: Instant) -> Answer {
+    async fn answer_one(
+        self: Arc<Self>,
+        number: u32,
+        call: Call,
+        started: Instant,
+        caller: Option<Arc<str>>,
+    ) -> Answer {
         let traceparent = call.traceparent.clone().map(|value| (TRACEPARENT, value));
         let context = CallContext {
             id: call.request_id.as_ref().and_then(CallId::from_value),
+            caller,
             timeout: (call.timeout_ms > 0).then(|| Duration::from_millis(call.timeout_ms.into())),
             trace: traceparent.into_iter().collect(),
             started,

@@ -13,7 +13,7 @@ use tonic::{
     transport::{Certificate, Identity, Server, ServerTlsConfig, server::TlsConnectInfo},
 };
 
-use crate::{connection::ConnectionInfo, methods::Callers};
+use crate::{certificate, connection::ConnectionInfo, methods::Callers};
 
 /// Protection of the gRPC port. By default there is none: then only local users should be able to reach it.
 #[derive(Clone, Debug, Default)]
@@ -66,10 +66,12 @@ pub(super) struct RefusalLog(Mutex<Option<Instant>>);
 const REFUSAL_LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Caller of a request on a socket.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Peer {
     /// Address; `None` for a Unix socket.
     pub address: Option<IpAddr>,
+    /// Name in the certificate that it showed.
+    pub certificate: Option<Arc<str>>,
     /// `true` for a caller that has proved to be a process of the service.
     pub is_gateway: bool,
 }
@@ -134,7 +136,8 @@ impl Security {
         }
         let address = request.extensions().get::<ConnectionInfo>().and_then(|connection| connection.peer);
         // A Unix socket, which has no address, is open to its owner only.
-        Ok(Some(Peer { address, is_gateway: self.knows_its_callers() || address.is_none() }))
+        let is_gateway = self.knows_its_callers() || address.is_none();
+        Ok(Some(Peer { address, certificate: certificate_name(request), is_gateway }))
     }
 }
 
@@ -185,6 +188,13 @@ fn shows_certificate(request: &Request<Body>) -> bool {
     connection.and_then(TlsConnectInfo::peer_certs).is_some_and(|chain| !chain.is_empty())
 }
 
+/// Returns the name in the certificate that the caller showed. A connection's certificate is read once.
+pub(super) fn certificate_name(request: &Request<Body>) -> Option<Arc<str>> {
+    let connection = request.extensions().get::<TlsConnectInfo<ConnectionInfo>>()?;
+    let read = || certificate::name(connection.peer_certs()?.first()?);
+    connection.get_ref().certificate.get_or_init(read).clone()
+}
+
 /// Returns the token that is present exactly once, in addition to the credential of an operator.
 fn token_beside(headers: &HeaderMap) -> Option<&[u8]> {
     let mut shown = headers.get_all("petstore-service-token").into_iter();
@@ -219,14 +229,16 @@ impl Refusal {
 
 impl RefusalLog {
     /// Logs a refusal, unless there was a line within [`REFUSAL_LOG_INTERVAL`].
-    pub(super) fn add(&self, refusal: Refusal, connection: Option<&ConnectionInfo>) {
+    pub(super) fn add(&self, refusal: Refusal, request: &Request<Body>) {
         let mut logged = self.0.lock();
         if logged.is_none_or(|logged| logged.elapsed() >= REFUSAL_LOG_INTERVAL) {
             *logged = Some(Instant::now());
+            let connection = request.extensions().get::<ConnectionInfo>();
             let peer = connection.and_then(|connection| connection.peer).map(tracing::field::display);
             // No text of the caller, which could hold a key.
             tracing::warn!(
                 peer,
+                certificate = certificate_name(request).as_deref(),
                 reason = refusal.name(),
                 "refused a caller, which needs this core's service token or a certificate; further ones are \
                  counted, and logged once a minute"

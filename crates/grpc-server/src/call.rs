@@ -16,8 +16,9 @@ use tokio::{sync::Semaphore, time};
 use tonic::{Request, Response, Status, metadata::MetadataMap};
 
 use crate::{
-    access::Refusal,
+    access::{Peer, Refusal},
     capacity::Capacity,
+    certificate::ShownNames,
     error::{CallFault, MethodError, to_status, without_log},
     limits::Limits,
     methods::{Class, Method, Methods},
@@ -69,6 +70,8 @@ pub(super) struct CallBegin(pub(super) time::Instant);
 pub struct CallContext {
     /// Id that the caller gave it.
     pub id: Option<CallId>,
+    /// Name in the caller's certificate ([`Peer`]).
+    pub caller: Option<Arc<str>>,
     /// Time for which the caller waits; `None` stands for the maximum of the method.
     pub timeout: Option<Duration>,
     /// Span that the call belongs to (`traceparent`).
@@ -90,14 +93,20 @@ impl CallContext {
         let timeout = request.metadata().get(GRPC_TIMEOUT);
         let timeout = timeout.and_then(|value| grpc_timeout(value.to_str().ok()?));
         let id = CallId::from_headers(request.metadata().as_ref());
+        let caller = caller(request);
         let trace = std::mem::take(request.metadata_mut()).into_headers();
-        Self { id, timeout, trace, started }
+        Self { id, caller, timeout, trace, started }
     }
 }
 
 /// Returns the time at which the first byte of a call arrived.
 pub fn started<M>(request: &Request<M>) -> time::Instant {
     request.extensions().get().map_or_else(time::Instant::now, |CallBegin(begin)| *begin)
+}
+
+/// Returns the name in the certificate of a call's caller.
+pub fn caller<M>(request: &Request<M>) -> Option<Arc<str>> {
+    request.extensions().get::<Peer>()?.certificate.clone()
 }
 
 /// The calls of a server, with their capacity, metrics and traces. Clones share everything.
@@ -107,6 +116,7 @@ pub struct Calls {
     pub(super) methods: Methods,
     capacity: Arc<Capacity>,
     metrics: CallMetrics,
+    callers: ShownNames,
     traces: Traces,
     /// Returns the program's error for a fault.
     failure: fn(CallFault) -> Box<dyn MethodError>,
@@ -122,6 +132,7 @@ impl Calls {
             methods,
             capacity: Arc::new(Capacity::new(limits)),
             metrics: CallMetrics::default(),
+            callers: ShownNames::default(),
             traces: Traces::off(),
             failure: |fault| Box::new(E::from(fault)),
         }
@@ -157,11 +168,12 @@ impl Calls {
         method: &Method,
         took: Duration,
         id: Option<&CallId>,
+        caller: Option<&Arc<str>>,
         fault: CallFault,
     ) -> Status {
         let error = (self.failure)(fault);
         tracing::debug!(rpc = method.path, "a call failed before its message was complete: {error}");
-        self.metrics.answered(method, took, Some(&*error));
+        self.answered(method, took, caller, Some(&*error));
         let mut status = without_log(id.map(CallId::as_str), &*error);
         if let Some(id) = id {
             id.clone().write(status.metadata_mut());
@@ -244,8 +256,31 @@ impl Calls {
         let answered = span.within(bounded).await;
         let failure = answered.as_ref().err().map(|error| error as &dyn MethodError);
         describe_end(&span, failure);
-        self.metrics.answered(method, context.started.elapsed(), failure);
-        answered.map_err(|error| to_status(method.path, context.id.as_ref().map(CallId::as_str), &error))
+        self.answered(method, context.started.elapsed(), context.caller.as_ref(), failure);
+        answered.map_err(|error| {
+            let id = context.id.as_ref().map(CallId::as_str);
+            to_status(method.path, id, context.caller.as_deref(), &error)
+        })
+    }
+
+    /// Counts a call that was answered.
+    fn answered(
+        &self,
+        method: &Method,
+        took: Duration,
+        caller: Option<&Arc<str>>,
+        failure: Option<&dyn MethodError>,
+    ) {
+        let (rpc, metrics) = (method.name(), &self.metrics);
+        let status = grpc::status(failure.map_or(tonic::Code::Ok, MethodError::status) as i32);
+        metrics.durations.with_label_values(&["grpc", rpc, status]).observe(took.as_secs_f64());
+        if let Some(failure) = failure {
+            metrics.failures.with_label_values(&[rpc, failure.code()]).inc();
+            if let Some(caller) = caller {
+                let name = self.callers.label(caller);
+                metrics.failures_by_caller.with_label_values(&[name, failure.code()]).inc();
+            }
+        }
     }
 }
 
@@ -264,23 +299,16 @@ metrics! {
             "gRPC calls that the core refused or that failed, by the reason in their ErrorInfo.",
             &["rpc_method", "code"],
         ),
+        failures_by_caller: IntCounterVec = counters(
+            "petstore_rpc_caller_failures_total",
+            "The same, of callers with a certificate, by the name in it (`other` beyond 32 names).",
+            &["client_certificate", "code"],
+        ),
         refused_callers: IntCounterVec = counters(
             "petstore_grpc_refused_callers_total",
             "gRPC calls whose caller lacked this core's service token or a certificate.",
             &["reason"],
         ),
-    }
-}
-
-impl CallMetrics {
-    /// Counts a call that was answered.
-    fn answered(&self, method: &Method, took: Duration, failure: Option<&dyn MethodError>) {
-        let rpc = method.name();
-        let status = grpc::status(failure.map_or(tonic::Code::Ok, MethodError::status) as i32);
-        self.durations.with_label_values(&["grpc", rpc, status]).observe(took.as_secs_f64());
-        if let Some(failure) = failure {
-            self.failures.with_label_values(&[rpc, failure.code()]).inc();
-        }
     }
 }
 

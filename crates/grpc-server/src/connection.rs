@@ -4,7 +4,7 @@ use std::{
     io,
     net::IpAddr,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     task::{Context, Poll},
     time::Duration,
 };
@@ -101,6 +101,8 @@ pub(super) struct ConnectionInfo {
     pub(super) budgets: Budgets,
     /// `None` for a Unix socket.
     pub(super) peer: Option<IpAddr>,
+    /// Name in the certificate of the peer, once a call has read it.
+    pub(super) certificate: Arc<OnceLock<Option<Arc<str>>>>,
 }
 
 /// Connection that a silent peer cannot keep open, and that ends when it is cut.
@@ -126,7 +128,8 @@ impl Connection {
         socket.set_read_timeout(Some(Duration::from_secs(30)));
         socket.set_write_timeout(Some(Duration::from_secs(10)));
         let cut = async move { while uncut.changed().await.is_ok() {} };
-        let info = ConnectionInfo { budgets: Budgets::new(limits, limits.connection_share), peer };
+        let budgets = Budgets::new(limits, limits.connection_share);
+        let info = ConnectionInfo { budgets, peer, certificate: Arc::default() };
         Self { socket: Box::pin(socket), cut: cut.boxed(), info, open: None, _place: place }
     }
 

@@ -52,6 +52,7 @@
 mod access;
 mod call;
 mod capacity;
+mod certificate;
 mod connection;
 mod error;
 mod limits;
@@ -60,7 +61,7 @@ mod receive;
 mod server;
 
 pub use access::{InvalidTls, Peer, RequiredTls, RequiredToken, Security, TlsFiles};
-pub use call::{CallContext, CallId, Calls, started};
+pub use call::{CallContext, CallId, Calls, caller, started};
 pub use capacity::Capacity;
 pub use connection::Listener;
 pub use error::{CallFault, MethodError};

@@ -53,15 +53,15 @@ pub(super) fn guarded(
                 return Ok(unsupported_media_type());
             }
             let method = calls.methods.find(request.uri().path());
-            match security.check(method.callers, &request) {
-                Ok(Some(peer)) => drop(request.extensions_mut().insert(peer)),
-                Ok(None) => {}
+            let caller = match security.check(method.callers, &request) {
+                Ok(Some(peer)) => request.extensions_mut().get_or_insert(peer).certificate.clone(),
+                Ok(None) => None,
                 Err(refusal) => {
                     calls.refused(refusal);
-                    refusals.add(refusal, request.extensions().get());
+                    refusals.add(refusal, &request);
                     return Ok(refusal.status(method.callers).into_http());
                 }
-            }
+            };
             request.extensions_mut().insert(CallBegin(begin));
             let connection = request.extensions().get::<ConnectionInfo>();
             let budgets = [budgets, connection.map_or(budgets, |connection| &connection.budgets)];
@@ -69,7 +69,7 @@ pub(super) fn guarded(
             let is_refused = !held.take(2 * 1024); // the header fields of a call, and its bookkeeping
             let id = CallId::from_headers(request.headers());
             let is_compressed = request.headers().get("grpc-encoding").is_some_and(|it| it != "identity");
-            let call = Arc::new(Call { method, id, begin, calls: calls.clone(), is_compressed, held });
+            let call = Arc::new(Call { method, id, caller, begin, calls: calls.clone(), is_compressed, held });
             if CallContext::has_malformed_timeout(request.headers()) {
                 let fault = "grpc-timeout must be 1 to 8 digits and one of the units H, M, S, m, u, n";
                 return Ok(call.refuse(CallFault::InvalidCall(fault.to_owned())).into_http());
@@ -94,6 +94,8 @@ pub(super) fn guarded(
 struct Call {
     method: &'static Method,
     id: Option<CallId>,
+    /// Name in the caller's certificate.
+    caller: Option<Arc<str>>,
     begin: Instant,
     calls: Calls,
     /// `true` if the caller declares an encoding of its messages.
@@ -105,7 +107,7 @@ struct Call {
 impl Call {
     /// Returns the status for a call whose message is not received.
     fn refuse(&self, fault: CallFault) -> Status {
-        self.calls.refuse(self.method, self.begin.elapsed(), self.id.as_ref(), fault)
+        self.calls.refuse(self.method, self.begin.elapsed(), self.id.as_ref(), self.caller.as_ref(), fault)
     }
 
     /// Returns the answer, with a reason if tonic itself refused the call: it sends a status alone.

@@ -1,6 +1,6 @@
 //! The operators of the service.
 
-use std::{borrow::Cow, fmt, net::IpAddr, time::Duration};
+use std::{borrow::Cow, fmt, net::IpAddr, sync::Arc, time::Duration};
 
 use petstore_api_key::OperatorToken;
 use petstore_clock::UnixMillis;
@@ -123,11 +123,13 @@ pub struct Actor {
     pub token: Option<OperatorToken>,
     /// Address that the call came from; `None` for a command on the store itself.
     pub client_address: Option<IpAddr>,
+    /// Name in the certificate of the process that made the call: the gateway's, if one forwarded it.
+    pub certificate: Option<Arc<str>>,
 }
 
 impl Actor {
     /// Author of a command on the store itself.
-    pub const LOCAL: Self = Self { operator: OperatorName::LOCAL, token: None, client_address: None };
+    pub const LOCAL: Self = Self { operator: OperatorName::LOCAL, token: None, client_address: None, certificate: None };
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The operator and the origin of a call.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use http::HeaderMap;
 use petstore_api_key::{OperatorToken, bearer};
@@ -59,6 +59,8 @@ struct Origin {
     has_credential: bool,
     token: Option<OperatorToken>,
     address: Option<IpAddr>,
+    /// Name in the certificate of the process that makes the call: a gateway's, if it forwards it.
+    certificate: Option<Arc<str>>,
     /// `true` if a gateway forwards the call.
     is_forwarded: bool,
     call_id: Option<CallId>,
@@ -75,6 +77,7 @@ impl Origin {
             has_credential: bearer(headers).is_ok(),
             token: OperatorToken::from_headers(headers).ok(),
             address: forwarded.or_else(|| peer?.address),
+            certificate: peer.and_then(|peer| peer.certificate.clone()),
             is_forwarded: forwarded.is_some(),
             call_id: CallId::from_headers(headers),
         }
@@ -117,7 +120,12 @@ impl Administration {
                     return Err(AdminError::OperatorNotPermitted { operator, role });
                 }
                 let token = origin.token.clone().filter(|_| !origin.is_local);
-                let actor = Actor { operator: operator.name.clone(), token, client_address: origin.address };
+                let actor = Actor {
+                    operator: operator.name.clone(),
+                    token,
+                    client_address: origin.address,
+                    certificate: origin.certificate.clone(),
+                };
                 let (core, store) = (self.core.clone(), self.store.clone());
                 work(Call { core, store, operator, actor, now }, message).await
             })
@@ -150,6 +158,7 @@ impl Administration {
                 method = method(rpc),
                 code = failure.error.code().name,
                 client = origin.address.map(tracing::field::display),
+                certificate = origin.certificate.as_deref(),
                 request_id = origin.call_id.as_ref().map(CallId::as_str),
                 "rejected an invalid operator token"
             );
@@ -181,6 +190,7 @@ fn answered_operator<T>(
             method = method(rpc),
             code = ?code,
             client = origin.address.map(tracing::field::display),
+            certificate = origin.certificate.as_deref(),
             request_id = origin.call_id.as_ref().map(CallId::as_str),
             "handled an operator's request"
         );
@@ -208,7 +218,7 @@ mod tests {
 
     #[test]
     fn only_a_gateway_says_where_a_call_came_from() {
-        let peer = |is_gateway| Some(Peer { address: "192.0.2.7".parse().ok(), is_gateway });
+        let peer = |is_gateway| Some(Peer { address: "192.0.2.7".parse().ok(), certificate: None, is_gateway });
         assert_eq!(address("2001:db8::7", peer(true)).as_deref(), Some("2001:db8::7"));
         assert_eq!(address("2001:db8::7", peer(false)).as_deref(), Some("192.0.2.7"));
         assert_eq!(address("2001:db8::7", None).as_deref(), Some("2001:db8::7"));

@@ -97,6 +97,7 @@ pub(super) async fn record(
         created_at: Set(now.as_i64()),
         operator: Set(actor.operator.to_string()),
         client_address: Set(client_address(actor)),
+        certificate: Set(actor.certificate.as_deref().map(str::to_owned)),
         action: Set(change.action.to_owned()),
         account_id: Set(account_id),
         account: Set(account),

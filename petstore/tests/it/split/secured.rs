@@ -238,6 +238,45 @@ async fn a_gateway_and_a_core_that_trust_each_others_certificates_work_together(
 }
 
 #[tokio::test]
+async fn the_core_names_the_certificate_of_a_gateway_in_its_log_its_metrics_and_the_audit_log() {
+    let (installation, authority) = (petstore(), Authority::new());
+    let (server, client) = (authority.issue("127.0.0.1"), authority.issue("gateway-7.example"));
+    let (token, other, trusted) =
+        (authority.keep_token(TOKEN), authority.keep_token(NEXT_TOKEN), authority.file());
+    let required = ["--tls-cert", &server.file, "--tls-key", &server.key_file, "--tls-client-ca", &trusted];
+    let flags = [required.as_slice(), &["--service-token-file", &token]].concat();
+    let core = start_core(&installation, "127.0.0.1:0", &flags).await;
+    let key = key_of_new_account(&installation).await;
+    let url = format!("https://{}", core.address("gRPC"));
+    let shown = ["--core-ca", &trusted, "--core-cert", &client.file, "--core-key", &client.key_file];
+    let with_token = |token| [shown.as_slice(), &["--service-token-file", token]].concat();
+
+    let gateway = start_gateway(&installation, &url, &with_token(&token)).await;
+    assert_serves(&gateway, &key).await;
+    gateway.client(&key).get("/v1/pets/999").await.assert_error(404, "PET_NOT_FOUND");
+    let series = r#"petstore_rpc_caller_failures_total{client_certificate="gateway-7.example",code="PET_NOT_FOUND"} 1"#;
+    let metrics = core.admin().get("/metrics").await;
+    assert!(metrics.text().lines().any(|line| line == series), "{}", metrics.text());
+
+    let operator = installation.run(&["operator", "create", "ann", "--role", "admin"]).await.stdout;
+    let admin = gateway.admin().with_header("authorization", &format!("Bearer {}", operator.trim()));
+    let account = json!({"name": "acme", "plan": "free"});
+    admin.post("/admin/v1/accounts", &account).await.assert_status(201);
+    let events = admin.get("/admin/v1/audit-events?account=acme").await.assert_status(200).json();
+    assert_eq!(events["events"][0]["clientCertificate"], "gateway-7.example", "{events}");
+
+    let _refused = start_gateway(&installation, &url, &with_token(&other)).await;
+    eventually(NOTICED_TIMEOUT, async || {
+        let log = core.stderr();
+        let is_named = |line: &str| {
+            line.contains("refused a caller") && line.contains(r#"certificate="gateway-7.example""#)
+        };
+        if log.lines().any(is_named) { Ok(()) } else { Err(log) }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn gateway_and_core_connect_over_a_unix_socket_that_only_its_owner_can_use() {
     let installation = petstore();
     let socket = installation.folder().join("core.sock");

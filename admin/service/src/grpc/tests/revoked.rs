@@ -52,6 +52,7 @@ async fn a_change_by_an_operator_who_was_revoked_since_the_token_was_checked_is_
         operator: ann.clone(),
         token: Some(token.clone()),
         client_address: None,
+        certificate: None,
     };
     let of_token = actor(&token);
     let session = store.open_session(&of_token, &token, START).await.unwrap();

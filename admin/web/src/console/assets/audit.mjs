@@ -14,7 +14,7 @@ export async function auditPage({ parameters }) {
   };
   const columns = [
     ["When", (event) => second(event.createTime)],
-    ["Who", (event) => [link(`/console/audit?operator=${encodeURIComponent(event.operator)}`, event.operator), event.clientAddress && ` from ${event.clientAddress}`]],
+    ["Who", (event) => [link(`/console/audit?operator=${encodeURIComponent(event.operator)}`, event.operator), event.clientAddress && ` from ${event.clientAddress}`, event.clientCertificate && ` over ${event.clientCertificate}`]],
     ["What", (event) => spaced(event.action)],
     ["To", target],
     ["Change", changes],
