@@ -301,7 +301,7 @@ metrics! {
         ),
         failures_by_caller: IntCounterVec = counters(
             "petstore_rpc_caller_failures_total",
-            "The same, of callers with a certificate, by the name in it (`other` beyond 32 names).",
+            "Failed gRPC calls, by the name in the caller's certificate (`other` beyond 32 names).",
             &["client_certificate", "code"],
         ),
         refused_callers: IntCounterVec = counters(

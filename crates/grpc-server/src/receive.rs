@@ -69,7 +69,8 @@ pub(super) fn guarded(
             let is_refused = !held.take(2 * 1024); // the header fields of a call, and its bookkeeping
             let id = CallId::from_headers(request.headers());
             let is_compressed = request.headers().get("grpc-encoding").is_some_and(|it| it != "identity");
-            let call = Arc::new(Call { method, id, caller, begin, calls: calls.clone(), is_compressed, held });
+            let call =
+                Arc::new(Call { method, id, caller, begin, calls: calls.clone(), is_compressed, held });
             if CallContext::has_malformed_timeout(request.headers()) {
                 let fault = "grpc-timeout must be 1 to 8 digits and one of the units H, M, S, m, u, n";
                 return Ok(call.refuse(CallFault::InvalidCall(fault.to_owned())).into_http());

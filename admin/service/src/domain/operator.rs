@@ -129,7 +129,8 @@ pub struct Actor {
 
 impl Actor {
     /// Author of a command on the store itself.
-    pub const LOCAL: Self = Self { operator: OperatorName::LOCAL, token: None, client_address: None, certificate: None };
+    pub const LOCAL: Self =
+        Self { operator: OperatorName::LOCAL, token: None, client_address: None, certificate: None };
 }
 
 #[cfg(test)]

@@ -218,7 +218,8 @@ mod tests {
 
     #[test]
     fn only_a_gateway_says_where_a_call_came_from() {
-        let peer = |is_gateway| Some(Peer { address: "192.0.2.7".parse().ok(), certificate: None, is_gateway });
+        let peer =
+            |is_gateway| Some(Peer { address: "192.0.2.7".parse().ok(), certificate: None, is_gateway });
         assert_eq!(address("2001:db8::7", peer(true)).as_deref(), Some("2001:db8::7"));
         assert_eq!(address("2001:db8::7", peer(false)).as_deref(), Some("192.0.2.7"));
         assert_eq!(address("2001:db8::7", None).as_deref(), Some("2001:db8::7"));

@@ -260,9 +260,9 @@ async fn the_core_names_the_certificate_of_a_gateway_in_its_log_its_metrics_and_
 
     let operator = installation.run(&["operator", "create", "ann", "--role", "admin"]).await.stdout;
     let admin = gateway.admin().with_header("authorization", &format!("Bearer {}", operator.trim()));
-    let account = json!({"name": "acme", "plan": "free"});
+    let account = json!({"name": "globex", "plan": "free"});
     admin.post("/admin/v1/accounts", &account).await.assert_status(201);
-    let events = admin.get("/admin/v1/audit-events?account=acme").await.assert_status(200).json();
+    let events = admin.get("/admin/v1/audit-events?account=globex").await.assert_status(200).json();
     assert_eq!(events["events"][0]["clientCertificate"], "gateway-7.example", "{events}");
 
     let _refused = start_gateway(&installation, &url, &with_token(&other)).await;
