@@ -113,6 +113,15 @@ pub(in crate::catalogue) const ADD_ON_POSTGRES: &str = "WITH asked AS MATERIALIZ
         SELECT digest, id, created_at FROM matched WHERE digest <> '' ORDER BY digest\
     ) SELECT number - 1, id FROM matched";
 
+/// Statement that adds one pet whose creation has no name, for about two thirds of the cost.
+pub(in crate::catalogue) const ADD_ONE_ON_POSTGRES: &str =
+    "INSERT INTO pets (name, category_id, status) VALUES ($1, $2, $3) RETURNING 0::bigint, id";
+
+/// Returns the parameters of [`ADD_ONE_ON_POSTGRES`].
+pub(in crate::catalogue) fn new_values(pet: &NewPet) -> [Value; 3] {
+    [pet.name.as_str().into(), pet.category_id.into(), pet.status.map(status_column).into()]
+}
+
 /// Returns the columns of new pets, each as an array of PostgreSQL: `$4` and the following parameters of
 /// [`ADD_ON_POSTGRES`].
 pub(in crate::catalogue) fn new_arrays<'a>(pets: impl Iterator<Item = &'a NewPet> + Clone) -> [Value; 3] {

@@ -136,6 +136,10 @@ async fn add_on_postgres(session: &Session, rows: &[NewRow]) -> Result<Vec<Optio
 }
 
 fn add_statement(rows: &[NewRow]) -> Statement {
+    if let [NewRow { pet, name: None, .. }] = rows {
+        let values = pet::new_values(pet);
+        return Statement::from_sql_and_values(DbBackend::Postgres, pet::ADD_ONE_ON_POSTGRES, values);
+    }
     let digest = |row: &NewRow| row.name.as_ref().map_or_else(Vec::new, |(key, _)| key.digest());
     let names = [
         rows.first().map_or("1s", |row| row.wait).into(),

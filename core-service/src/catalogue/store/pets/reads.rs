@@ -62,8 +62,16 @@ const FIND_PETS: &str = concat!(
     " FROM pets WHERE id >= asked.id ORDER BY id LIMIT 1) AS found WHERE found.id = asked.id"
 );
 
+/// The same query for one pet, which costs PostgreSQL a third less.
+const FIND_PET: &str = concat!(
+    "SELECT * FROM (SELECT ",
+    pet_columns!(),
+    " FROM pets WHERE id >= $1 ORDER BY id LIMIT 1) AS found WHERE id = $1"
+);
+
 fn find_pets(engine: DbBackend, ids: &[i64]) -> Statement {
     match (engine, ids) {
+        (DbBackend::Postgres, [id]) => Statement::from_sql_and_values(engine, FIND_PET, [(*id).into()]),
         (DbBackend::Postgres, _) => {
             Statement::from_sql_and_values(engine, FIND_PETS, [numbers(ids.iter().copied())])
         }
@@ -170,7 +178,34 @@ const READ_LISTS: &str = concat!(
      WHERE asked.status <> 0"
 );
 
+/// The same query for one list of every status: after `$1`, at most `$2` pets.
+const READ_LIST: &str = concat!(
+    "SELECT 0::bigint, ",
+    pet_arrays!(),
+    " FROM (SELECT ",
+    pet_columns!(),
+    " FROM pets WHERE id > $1 ORDER BY id LIMIT $2) AS pet"
+);
+
+/// The same query for one list of the status `$3`.
+const READ_LIST_OF_STATUS: &str = concat!(
+    "SELECT 0::bigint, ",
+    pet_arrays!(),
+    " FROM (SELECT ",
+    pet_columns!(),
+    " FROM pets WHERE status <= $3 AND (status, id) > ($3, $1) ORDER BY status, id LIMIT $2) AS pet"
+);
+
 fn read_lists_on_postgres(lists: &[Rows]) -> Statement {
+    if let [Rows { status, after, limit }] = *lists {
+        let (after, limit) = (after.into(), limit.into());
+        return if status == 0 {
+            Statement::from_sql_and_values(DbBackend::Postgres, READ_LIST, [after, limit])
+        } else {
+            let values = [after, limit, status.into()];
+            Statement::from_sql_and_values(DbBackend::Postgres, READ_LIST_OF_STATUS, values)
+        };
+    }
     let values = [
         array_value(ArrayType::SmallInt, lists.iter().map(|list| list.status)),
         numbers(lists.iter().map(|list| list.after)),

@@ -159,11 +159,15 @@ async fn generic_plans_use_an_index_on_postgresql() {
                  SET enable_seqscan = off; SET enable_bitmapscan = off; \
                  PREPARE gets (bigint[]) AS {FIND_PETS}; EXPLAIN EXECUTE gets('{{1,2}}'); \
                  PREPARE lists (smallint[], bigint[], bigint[]) AS {READ_LISTS}; \
-                 EXPLAIN EXECUTE lists('{{0,1}}', '{{1,1}}', '{{9,9}}')"
+                 EXPLAIN EXECUTE lists('{{0,1}}', '{{1,1}}', '{{9,9}}'); \
+                 PREPARE get (bigint) AS {FIND_PET}; EXPLAIN EXECUTE get(1); \
+                 PREPARE list (bigint, bigint) AS {READ_LIST}; EXPLAIN EXECUTE list(1, 9); \
+                 PREPARE of_status (bigint, bigint, smallint) AS {READ_LIST_OF_STATUS}; \
+                 EXPLAIN EXECUTE of_status(1, 9, 1)"
             ))
             .await;
-        assert_eq!(plans.matches("Index Scan using pets_pkey on pets").count(), 2, "{plans}");
-        assert!(plans.contains("Index Scan using pets_status_id on pets"), "{plans}");
+        assert_eq!(plans.matches("Index Scan using pets_pkey on pets").count(), 4, "{plans}");
+        assert_eq!(plans.matches("Index Scan using pets_status_id on pets").count(), 2, "{plans}");
         assert!(plans.contains("Index Cond: ((status <= asked_1.status) AND (ROW(status, id) > "), "{plans}");
         assert!(!plans.contains("Sort") && !plans.contains("Seq Scan"), "{plans}");
     }
