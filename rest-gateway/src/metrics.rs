@@ -41,7 +41,7 @@ metrics! {
         ),
         abandoned: IntCounterVec = counters(
             "petstore_requests_abandoned_total",
-            "Requests whose client left before their response; counted among the others too.",
+            "Requests whose client left before their response; counted elsewhere too.",
             &["operation"],
         ),
         decisions: IntCounterVec = counters(
@@ -51,8 +51,7 @@ metrics! {
         ),
         near_limit: IntCounterVec = counters(
             "petstore_limiter_near_limit_total",
-            "Requests of keys admitted with at least 80 % of the window's limit used, themselves \
-             included.",
+            "Requests admitted with at least 80 % of the window's limit used, themselves included.",
             &["window"],
         ),
         strikes: IntCounter = counter(

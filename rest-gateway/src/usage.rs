@@ -52,7 +52,7 @@ impl UsageCounter {
             ),
             failed: counter(
                 "petstore_usage_reports_failed_total",
-                "Usage reports that failed, whose counts wait to be sent again.",
+                "Usage reports that failed; their counts are sent again.",
             ),
             answers: ReportAnswers::new("reports of usage: they are not counted"),
         }

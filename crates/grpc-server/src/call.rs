@@ -296,17 +296,17 @@ metrics! {
         ),
         failures: IntCounterVec = counters(
             "petstore_rpc_failures_total",
-            "gRPC calls that the core refused or that failed, by the reason in their ErrorInfo.",
+            "Failed gRPC calls, by the reason in their ErrorInfo.",
             &["rpc_method", "code"],
         ),
         failures_by_caller: IntCounterVec = counters(
             "petstore_rpc_caller_failures_total",
-            "Failed gRPC calls, by the name in the caller's certificate (`other` beyond 32 names).",
+            "Failed gRPC calls, by the name in the caller's certificate.",
             &["client_certificate", "code"],
         ),
         refused_callers: IntCounterVec = counters(
             "petstore_grpc_refused_callers_total",
-            "gRPC calls whose caller lacked this core's service token or a certificate.",
+            "gRPC calls without this core's service token or a certificate.",
             &["reason"],
         ),
     }

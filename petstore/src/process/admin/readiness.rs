@@ -99,12 +99,12 @@ metrics! {
         ),
         states: IntGaugeVec = gauges(
             "petstore_part_state",
-            "1 for the current state of the part (ok, degraded or down), 0 for the others.",
+            "1 for the current state of the part (ok, degraded or down), otherwise 0.",
             &["part", "state"],
         ),
         causes: IntGaugeVec = gauges(
             "petstore_part_cause",
-            "1 for the reason why the part is not ok, 0 for the others.",
+            "1 for the reason why the part is not ok, otherwise 0.",
             &["part", "cause"],
         ),
     }

@@ -23,7 +23,7 @@ metrics! {
     pub struct SpanMetrics {
         spans: IntCounterVec = counters(
             "petstore_trace_spans_total",
-            "Spans that ended: sent, failed (not accepted by the receiver) or dropped (the queue was full).",
+            "Spans sent, failed (refused by the receiver) or dropped (the queue was full).",
             &["outcome"],
         ),
     }
