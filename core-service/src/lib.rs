@@ -93,6 +93,7 @@ impl Core {
     pub fn metrics(&self) -> Collectors {
         let mut metrics = self.calls.metrics();
         metrics.extend(self.store.database().metrics());
+        metrics.extend(self.store.accounts().metrics());
         metrics
     }
 

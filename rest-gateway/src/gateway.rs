@@ -22,6 +22,7 @@ use crate::{
     early_reads::AccountReads,
     metrics::{Figures, Metrics},
     usage::UsageCounter,
+    waits::Waits,
 };
 
 /// Options of a gateway that an operator chooses.
@@ -68,6 +69,7 @@ pub(crate) struct GatewayState {
     pub(crate) keys: KeyResolver,
     pub(crate) brownouts: Arc<Calendar>,
     pub(crate) early_reads: AccountReads,
+    pub(crate) waits: Waits,
     pub(crate) core: CoreClient,
     pub(crate) metrics: Metrics,
     pub(crate) figures: Arc<Figures>,
@@ -98,6 +100,7 @@ impl Gateway {
             keys: KeyResolver::new(core.transport().clone(), INTERNAL_METHODS, on_changes, clock.clone()),
             brownouts,
             early_reads: AccountReads::default(),
+            waits: Waits::default(),
             limiter,
             usage: Arc::new(UsageCounter::new(core.transport().clone(), clock.clone())),
             core,

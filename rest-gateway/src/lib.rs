@@ -24,6 +24,7 @@ mod request_id;
 mod routes;
 mod unknown_input;
 mod usage;
+mod waits;
 
 pub use cors::CorsOrigin;
 pub use error::{ApiError, error_response};

@@ -36,7 +36,7 @@ metrics! {
         active: IntGauge = gauge("http_server_active_requests", "Requests in flight."),
         requests: IntCounterVec = counters(
             "petstore_requests_total",
-            "Requests answered, by the plan of the key's account and the code of the Error body.",
+            "Requests answered, by plan and code.",
             &["operation", "plan", "code"],
         ),
         abandoned: IntCounterVec = counters(
@@ -51,12 +51,17 @@ metrics! {
         ),
         near_limit: IntCounterVec = counters(
             "petstore_limiter_near_limit_total",
-            "Requests admitted with at least 80 % of the window's limit used, themselves included.",
+            "Requests admitted with at least 80 % of the window's limit used.",
             &["window"],
+        ),
+        waits: IntCounterVec = counters(
+            "petstore_limiter_waits_total",
+            "First requests of accounts after their Retry-After.",
+            &["outcome"],
         ),
         strikes: IntCounter = counter(
             "petstore_limiter_strikes_total",
-            "Requests of keys that kept sending after a 429, at least a second after the first.",
+            "Requests of keys that keep sending a second after a 429.",
         ),
         bans: IntCounter = counter(
             "petstore_limiter_bans_total",
@@ -113,6 +118,11 @@ impl Metrics {
     /// Counts a key that this gateway banned.
     pub(crate) fn banned(&self) {
         self.bans.inc();
+    }
+
+    /// Counts a request of an account that has waited for the time in `Retry-After`.
+    pub(crate) fn waited(&self, is_admitted: bool) {
+        self.waits.with_label_values(&[if is_admitted { "admitted" } else { "refused" }]).inc();
     }
 
     /// Counts a decision of the limiter.

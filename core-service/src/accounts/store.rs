@@ -3,6 +3,7 @@
 use std::fmt;
 
 use petstore_database::Database;
+use petstore_telemetry::metrics::Collectors;
 
 pub mod accounts;
 pub mod bans;
@@ -17,6 +18,7 @@ pub use usage::{AccountDay, DaysOf, MinutesOf, UsedShare};
 
 use brownouts::SentCalendar;
 use changes::Answered;
+use usage::UsageMetrics;
 
 /// The accounts and what belongs to them. Clones share the connections.
 #[derive(Clone)]
@@ -24,12 +26,19 @@ pub struct Accounts {
     database: Database,
     answered: Answered,
     calendar: SentCalendar,
+    metrics: UsageMetrics,
 }
 
 impl Accounts {
     /// Returns the accounts in this database.
     pub(crate) fn new(database: Database) -> Self {
-        Self { database, answered: Answered::default(), calendar: SentCalendar::default() }
+        let (answered, calendar) = (Answered::default(), SentCalendar::default());
+        Self { database, answered, calendar, metrics: UsageMetrics::default() }
+    }
+
+    /// Returns the metrics.
+    pub(crate) fn metrics(&self) -> Collectors {
+        self.metrics.collectors()
     }
 
     /// Returns the accounts with this handle of their database.

@@ -81,10 +81,7 @@ impl CoreBreaker {
             is_open: watch::Sender::new(false),
             is_probed: AtomicBool::new(false),
             last_answered: Mutex::new(None),
-            opened: gauge(
-                "petstore_core_breaker_open",
-                "1 while the core does not answer and calls to it fail immediately.",
-            ),
+            opened: gauge("petstore_core_breaker_open", "1 while calls to the core fail immediately."),
             outages: counter("petstore_core_outages_total", "Outages of the core that this gateway noticed."),
         })
     }

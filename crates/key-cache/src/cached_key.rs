@@ -143,12 +143,12 @@ metrics! {
     pub(super) struct KeyMetrics {
         cache: IntCounterVec = counters(
             "petstore_key_cache_requests_total",
-            "Requests with a well-formed key, by the state of the key in the gateway's cache.",
+            "Requests with a well-formed key, by its state in the gateway's cache.",
             &["result"],
         ),
         lookups: IntCounterVec = counters(
             "petstore_key_lookups_total",
-            "Key lookups in the core, which share calls, by their result.",
+            "Key lookups in the core, by their result.",
             &["result"],
         ),
         change_delay: Histogram = durations(

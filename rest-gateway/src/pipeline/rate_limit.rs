@@ -46,6 +46,11 @@ pub(super) async fn admit(gateway: &GatewayState, context: &RequestContext, send
         Sender::Key(key, _) => {
             let limit_key = limit_key(gateway, key);
             let judged = judge(gateway, &limit_key, key).await;
+            if let Ok(Judged { decision, ban_cause: None }) = &judged
+                && let Some(is_admitted) = gateway.waits.note(key.account_id, decision)
+            {
+                gateway.metrics.waited(is_admitted);
+            }
             if gateway.limiter.is_remote() {
                 gateway.early_reads.of(key.account_id).note_decision(match &judged {
                     Ok(Judged { decision, ban_cause: None }) => Some(decision),

@@ -1,10 +1,14 @@
 //! Counts of requests in the database: by account and UTC day, and by account, key and minute, with those
 //! that belong to no account; and counts of refusals by minute and cause.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use petstore_clock::UnixMillis;
 use petstore_database::Session;
+use petstore_telemetry::metrics::{IntCounter, counter};
 use sea_orm::{
     ConnectionTrait, DbErr, QueryResult,
     sea_query::{CaseStatement, Expr, ExprTrait, OnConflict, Order, Query, SelectStatement},
@@ -19,6 +23,17 @@ use crate::{
     columns::moment_column,
     domain::PetStoreError,
 };
+
+petstore_telemetry::metrics! {
+    /// Metrics of usage. Clones share them.
+    #[derive(Clone, Debug)]
+    pub(super) struct UsageMetrics {
+        overgranted: IntCounter = counter(
+            "petstore_limit_overgranted_requests_total",
+            "Requests granted beyond their account's limit per day.",
+        ),
+    }
+}
 
 /// The columns of counts, in the order of [`UsageMinute::counts`].
 const COUNTS: [&str; 5] = ["succeeded", "client_errors", "refused", "server_errors", "get_pet"];
@@ -81,12 +96,14 @@ impl Accounts {
         now: UnixMillis,
     ) -> Result<(), PetStoreError> {
         let reporter = reporter.to_owned();
-        self.database
+        let overgranted = self
+            .database
             .transaction_beside_others(move |transaction| {
                 Box::pin(async move {
+                    let mut overgranted = 0;
                     if is_new(transaction, &reporter, number, now).await? {
                         let UsageReport { requests, refusals, refusal_counts } = report;
-                        add_requests(transaction, requests).await?;
+                        overgranted = add_requests(transaction, requests).await?;
                         add_refusals(transaction, refusal_counts).await?;
                         refusals::add(transaction, refusals).await?;
                         let silent_since = moment_column(now.minus(KEPT.reports));
@@ -94,10 +111,12 @@ impl Accounts {
                         let first_kept = Day::containing(now).minus(KEPT.usage_days - 1);
                         forget(transaction, "usage_days", "day", first_kept.0).await?;
                     }
-                    Ok(())
+                    Ok::<_, PetStoreError>(overgranted)
                 })
             })
-            .await
+            .await?;
+        self.metrics.overgranted.inc_by(overgranted);
+        Ok(())
     }
 
     /// Returns the counts since a day, of one account or of all requests together, in ascending order of
@@ -223,9 +242,18 @@ impl Accounts {
     }
 }
 
-/// Returns the condition that a day's requests are this share of the account's limit. Those answered with 429
-/// do not count against it (docs/contract.md, 6.3).
+/// Returns the condition that a day's requests are this share of the account's limit.
 fn has_used(share: UsedShare) -> Expr {
+    let (used, limit) = used_and_limit();
+    match share {
+        UsedShare::NearLimit => used.mul(5).gte(limit.mul(4)),
+        UsedShare::OverLimit => used.gt(limit),
+    }
+}
+
+/// Returns a day's requests and the account's limit. Requests answered with 429 do not count against it
+/// (docs/contract.md, 6.3).
+fn used_and_limit() -> (Expr, Expr) {
     let count = |column| Expr::col(("usage_days", column));
     let [succeeded, client_errors, _, server_errors, _] = COUNTS.map(count);
     let mut limit = CaseStatement::new();
@@ -236,11 +264,7 @@ fn has_used(share: UsedShare) -> Expr {
         }
     }
     let limit: Expr = limit.finally(Expr::col(("accounts", "per_day"))).into();
-    let used = succeeded.add(client_errors).add(server_errors);
-    match share {
-        UsedShare::NearLimit => used.mul(5).gte(limit.mul(4)),
-        UsedShare::OverLimit => used.gt(limit),
-    }
+    (succeeded.add(client_errors).add(server_errors), limit)
 }
 
 /// Returns the query for the sums of all counts by period, since a period.
@@ -292,8 +316,8 @@ async fn is_new(transaction: &Session, reporter: &str, number: i64, now: UnixMil
 }
 
 /// Adds requests to their days, and to their minutes if the key is known or they belong to no account, which
-/// is a row without a key.
-async fn add_requests(transaction: &Session, rows: Vec<(AccountId, UsageMinute)>) -> Result<(), DbErr> {
+/// is a row without a key. Returns the number of those that were granted beyond a limit per day.
+async fn add_requests(transaction: &Session, rows: Vec<(AccountId, UsageMinute)>) -> Result<u64, DbErr> {
     let mut days: BTreeMap<_, [i64; 5]> = BTreeMap::new();
     let mut minutes = BTreeMap::new();
     for (account, UsageMinute { minute, key_id, counts }) in rows {
@@ -305,12 +329,44 @@ async fn add_requests(transaction: &Session, rows: Vec<(AccountId, UsageMinute)>
             minutes.insert((account.0, minute.0, key_id), counts);
         }
     }
-    let days = days.into_iter().map(|((account, day), counts)| ([account.into(), day.into()], counts));
-    add_up(transaction, "usage_days", ["account_id", "day"], COUNTS, days).await?;
+    let rows = days.iter().map(|((account, day), counts)| ([(*account).into(), (*day).into()], *counts));
+    add_up(transaction, "usage_days", ["account_id", "day"], COUNTS, rows).await?;
     let minutes = minutes
         .into_iter()
         .map(|((account, minute, key_id), counts)| ([account.into(), minute.into(), key_id.into()], counts));
-    add_up(transaction, "usage_minutes", ["account_id", "minute", "key_id"], COUNTS, minutes).await
+    add_up(transaction, "usage_minutes", ["account_id", "minute", "key_id"], COUNTS, minutes).await?;
+    overgranted(transaction, &days).await
+}
+
+/// Returns the number of these requests that were granted beyond the current limits of their accounts: what a
+/// day has above the limit, up to what was added.
+async fn overgranted(transaction: &Session, added: &BTreeMap<(i64, i64), [i64; 5]>) -> Result<u64, DbErr> {
+    let of_accounts = || added.keys().filter(|(account, _)| *account != NO_ACCOUNT.0);
+    if of_accounts().next().is_none() {
+        return Ok(0);
+    }
+    let [id, account_id, day] =
+        [("accounts", "id"), ("usage_days", "account_id"), ("usage_days", "day")].map(Expr::col);
+    let (used, limit) = used_and_limit();
+    let query = Query::select()
+        .from("usage_days")
+        .cross_join("accounts")
+        .columns([("usage_days", "account_id"), ("usage_days", "day")])
+        .expr_as(used.sub(limit), "beyond")
+        .and_where(account_id.clone().eq(id))
+        .and_where(account_id.is_in(of_accounts().map(|(account, _)| *account)))
+        .and_where(day.is_in(of_accounts().map(|(_, day)| *day).collect::<BTreeSet<_>>()))
+        .and_where(has_used(UsedShare::OverLimit))
+        .take();
+    let mut total = 0;
+    for row in transaction.query_all(&query).await? {
+        let day = (row.try_get("", "account_id")?, row.try_get("", "day")?);
+        let [succeeded, client_errors, _, server_errors, _] = added.get(&day).copied().unwrap_or_default();
+        let beyond: i64 = row.try_get("", "beyond")?;
+        let granted = succeeded + client_errors + server_errors; // bound: 3 * MAX_COUNT
+        total += u64::try_from(Ord::min(beyond, granted)).unwrap_or_default();
+    }
+    Ok(total)
 }
 
 async fn add_refusals(transaction: &Session, mut rows: Vec<RefusalCount>) -> Result<(), DbErr> {

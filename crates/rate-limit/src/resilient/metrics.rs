@@ -46,10 +46,7 @@ impl RedisMetrics {
 pub fn redis_metrics(limiter: Option<&Arc<ResilientLimiter>>) -> Collectors {
     let mut metrics = limiter.map(|limiter| limiter.metrics.clone()).unwrap_or_default().collectors();
     let limiter = limiter.cloned();
-    let is_open = gauge(
-        "petstore_redis_breaker_open",
-        "1 while the gateway decides without Redis, which it cannot reach.",
-    );
+    let is_open = gauge("petstore_redis_breaker_open", "1 while the gateway decides without Redis.");
     metrics.push(Sampled::boxed(is_open, move |open: &IntGauge| {
         open.set(limiter.as_ref().is_some_and(|limiter| limiter.is_degraded()).into());
     }));

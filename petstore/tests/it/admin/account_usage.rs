@@ -202,3 +202,34 @@ async fn an_account_is_near_its_limit_at_four_fifths_of_what_counts_and_over_it_
     assert_eq!(installation.run(&smaller).await.code, Some(0));
     assert_eq!(shown("--over-limit").await, row("5 4 125"));
 }
+
+#[tokio::test]
+async fn requests_granted_beyond_the_limit_of_a_day_are_a_metric() {
+    let installation = petstore();
+    let server = installation.start(&serve(&[])).await;
+    let key =
+        key_of(&installation, ACCOUNT, &["--plan", "enterprise", "--per-minute", "100", "--per-day", "5"])
+            .await;
+    begin_within_one_day().await;
+    server.client(&key).sends(7, "/v1/pets").await;
+    server.terminate().await;
+    let larger =
+        ["account", "set-plan", ACCOUNT, "--plan", "enterprise", "--per-minute", "100", "--per-day", "6"];
+    assert_eq!(installation.run(&larger).await.code, Some(0));
+
+    let server = installation.start(&serve(&[])).await; // it counts from nothing
+    let client = server.client(&key);
+    let overgranted = async |count: u64| {
+        eventually(REPORT_TIMEOUT, async || {
+            let metrics = server.admin().get("/metrics").await.text().to_owned();
+            let line = format!("petstore_limit_overgranted_requests_total {count}");
+            if metrics.lines().any(|it| it == line) { Ok(()) } else { Err(metrics) }
+        })
+        .await;
+    };
+    overgranted(0).await;
+    client.sends(3, "/v1/pets").await; // the sixth to the eighth of the day
+    overgranted(2).await;
+    client.sends(4, "/v1/pets").await; // three are granted
+    overgranted(5).await;
+}
