@@ -1,5 +1,5 @@
-//! Name in the certificate of the process that called the core, in the audit log. A release that does not know
-//! the column leaves it empty.
+//! Name in the certificate of the process that called the core, in the audit log. A release that does not
+//! know the column leaves it empty.
 
 use petstore_database::SchemaChange;
 use sea_orm::{

@@ -254,7 +254,8 @@ async fn the_core_names_the_certificate_of_a_gateway_in_its_log_its_metrics_and_
     let gateway = start_gateway(&installation, &url, &with_token(&token)).await;
     assert_serves(&gateway, &key).await;
     gateway.client(&key).get("/v1/pets/999").await.assert_error(404, "PET_NOT_FOUND");
-    let series = r#"petstore_rpc_caller_failures_total{client_certificate="gateway-7.example",code="PET_NOT_FOUND"} 1"#;
+    let labels = r#"client_certificate="gateway-7.example",code="PET_NOT_FOUND""#;
+    let series = format!("petstore_rpc_caller_failures_total{{{labels}}} 1");
     let metrics = core.admin().get("/metrics").await;
     assert!(metrics.text().lines().any(|line| line == series), "{}", metrics.text());
 

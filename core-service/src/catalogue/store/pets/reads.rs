@@ -62,7 +62,7 @@ const FIND_PETS: &str = concat!(
     " FROM pets WHERE id >= asked.id ORDER BY id LIMIT 1) AS found WHERE found.id = asked.id"
 );
 
-/// The same query for one pet, which costs PostgreSQL a third less.
+/// Query for one pet, as in [`FIND_PETS`]. It costs PostgreSQL a quarter less.
 const FIND_PET: &str = concat!(
     "SELECT * FROM (SELECT ",
     pet_columns!(),
@@ -178,7 +178,7 @@ const READ_LISTS: &str = concat!(
      WHERE asked.status <> 0"
 );
 
-/// The same query for one list of every status: after `$1`, at most `$2` pets.
+/// Query for one list of every status, as in [`READ_LISTS`]: after `$1`, at most `$2` pets.
 const READ_LIST: &str = concat!(
     "SELECT 0::bigint, ",
     pet_arrays!(),
@@ -187,7 +187,7 @@ const READ_LIST: &str = concat!(
     " FROM pets WHERE id > $1 ORDER BY id LIMIT $2) AS pet"
 );
 
-/// The same query for one list of the status `$3`.
+/// Query for one list of the status `$3`, as in [`READ_LISTS`].
 const READ_LIST_OF_STATUS: &str = concat!(
     "SELECT 0::bigint, ",
     pet_arrays!(),
