@@ -70,7 +70,7 @@ const REFUSAL_LOG_INTERVAL: Duration = Duration::from_mins(1);
 pub struct Peer {
     /// Address; `None` for a Unix socket.
     pub address: Option<IpAddr>,
-    /// Name in the certificate that it showed.
+    /// Name in the certificate that it showed; `None` if it showed none.
     pub certificate: Option<Arc<str>>,
     /// `true` for a caller that has proved to be a process of the service.
     pub is_gateway: bool,
@@ -191,7 +191,7 @@ fn shows_certificate(request: &Request<Body>) -> bool {
 /// Returns the name in the certificate that the caller showed. A connection's certificate is read once.
 pub(super) fn certificate_name(request: &Request<Body>) -> Option<Arc<str>> {
     let connection = request.extensions().get::<TlsConnectInfo<ConnectionInfo>>()?;
-    let read = || certificate::name(connection.peer_certs()?.first()?);
+    let read = || Some(certificate::name(connection.peer_certs()?.first()?));
     connection.get_ref().certificate.get_or_init(read).clone()
 }
 

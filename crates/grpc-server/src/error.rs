@@ -47,16 +47,15 @@ pub enum CallFault {
     Panicked(#[source] Box<dyn Error + Send + Sync>),
 }
 
-/// Returns the status for a failure of the call `rpc`, which its caller may have named. `caller` is the name
-/// in the caller's certificate. If the cause concerns
-/// an operator, it is logged here, and only here.
+/// Returns the status for a failure of the call `rpc`, which its caller may have named. If the cause concerns
+/// an operator, it is logged here, and only here, with the name in the caller's certificate.
 pub(super) fn to_status(
     rpc: &'static str,
     call_id: Option<&str>,
-    caller: Option<&str>,
+    certificate: Option<&str>,
     error: &dyn MethodError,
 ) -> Status {
-    log(rpc, call_id, caller, error);
+    log(rpc, call_id, certificate, error);
     without_log(call_id, error)
 }
 
@@ -72,16 +71,30 @@ pub(super) fn without_log(call_id: Option<&str>, error: &dyn MethodError) -> Sta
 
 /// Logs a failure. A fault of the service needs an operator, an outage may pass, and a refusal concerns only
 /// its caller.
-fn log(rpc: &'static str, call_id: Option<&str>, caller: Option<&str>, error: &dyn MethodError) {
+fn log(rpc: &'static str, call_id: Option<&str>, certificate: Option<&str>, error: &dyn MethodError) {
     let (cause, code) = (error.source().map(chain), error.code());
     match error.status() {
         Code::Internal => {
-            tracing::error!(rpc, request_id = call_id, caller, code, error = cause, "{rpc} failed: {error}");
+            tracing::error!(
+                rpc,
+                request_id = call_id,
+                certificate,
+                code,
+                error = cause,
+                "{rpc} failed: {error}"
+            );
         }
         Code::Unavailable | Code::DeadlineExceeded => {
-            tracing::warn!(rpc, request_id = call_id, caller, code, error = cause, "{rpc} failed: {error}");
+            tracing::warn!(
+                rpc,
+                request_id = call_id,
+                certificate,
+                code,
+                error = cause,
+                "{rpc} failed: {error}"
+            );
         }
-        _ => tracing::debug!(rpc, request_id = call_id, caller, code, "{rpc} refused"),
+        _ => tracing::debug!(rpc, request_id = call_id, certificate, code, "{rpc} refused"),
     }
 }
 

@@ -54,7 +54,11 @@ pub(super) fn guarded(
             }
             let method = calls.methods.find(request.uri().path());
             let caller = match security.check(method.callers, &request) {
-                Ok(Some(peer)) => request.extensions_mut().get_or_insert(peer).certificate.clone(),
+                Ok(Some(peer)) => {
+                    let certificate = peer.certificate.clone();
+                    request.extensions_mut().insert(peer);
+                    certificate
+                }
                 Ok(None) => None,
                 Err(refusal) => {
                     calls.refused(refusal);

@@ -244,7 +244,7 @@ async fn the_core_names_the_certificate_of_a_gateway_in_its_log_its_metrics_and_
     let (token, other, trusted) =
         (authority.keep_token(TOKEN), authority.keep_token(NEXT_TOKEN), authority.file());
     let required = ["--tls-cert", &server.file, "--tls-key", &server.key_file, "--tls-client-ca", &trusted];
-    let flags = [required.as_slice(), &["--service-token-file", &token]].concat();
+    let flags = [required.as_slice(), &["--service-token-file", &token, "--log-level", "debug"]].concat();
     let core = start_core(&installation, "127.0.0.1:0", &flags).await;
     let key = key_of_new_account(&installation).await;
     let url = format!("https://{}", core.address("gRPC"));
@@ -266,15 +266,28 @@ async fn the_core_names_the_certificate_of_a_gateway_in_its_log_its_metrics_and_
     let events = admin.get("/admin/v1/audit-events?account=globex").await.assert_status(200).json();
     assert_eq!(events["events"][0]["clientCertificate"], "gateway-7.example", "{events}");
 
+    let operator = authority.keep_token(operator.trim());
+    // A certificate for an address has neither a DNS name nor a URI.
+    let command = ["audit", "--core-url", &url, "--operator-token-file", &operator];
+    let nameless = ["--core-ca", &trusted, "--core-cert", &server.file, "--core-key", &server.key_file];
+    let with_it = [command.as_slice(), &nameless, &["--service-token-file", &token]].concat();
+    let table = installation.run(&with_it).await.stdout;
+    assert!(table.contains("127.0.0.1 gateway-7.example"), "{table}");
+
     let _refused = start_gateway(&installation, &url, &with_token(&other)).await;
-    eventually(NOTICED_TIMEOUT, async || {
-        let log = core.stderr();
-        let is_named = |line: &str| {
-            line.contains("refused a caller") && line.contains(r#"certificate="gateway-7.example""#)
-        };
-        if log.lines().any(is_named) { Ok(()) } else { Err(log) }
-    })
-    .await;
+    for (event, certificate) in [
+        ("GetPet refused", "gateway-7.example"),
+        ("handled an operator's request", "unnamed"),
+        ("refused a caller", "gateway-7.example"),
+    ] {
+        let shown = format!("certificate=\"{certificate}\"");
+        eventually(NOTICED_TIMEOUT, async || {
+            let log = core.stderr();
+            let is_named = log.lines().any(|line| line.contains(event) && line.contains(&shown));
+            if is_named { Ok(()) } else { Err(format!("{event}: {log}")) }
+        })
+        .await;
+    }
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::{
-    accounts::{Refusal, RefusalCause},
+    accounts::{KeyId, Refusal, RefusalCause},
     store::{
         Store,
         test_support::{new_store, open},

@@ -113,7 +113,8 @@ pub(in crate::catalogue) const ADD_ON_POSTGRES: &str = "WITH asked AS MATERIALIZ
         SELECT digest, id, created_at FROM matched WHERE digest <> '' ORDER BY digest\
     ) SELECT number - 1, id FROM matched";
 
-/// Statement that adds one pet whose creation has no name, for about two thirds of the cost.
+/// Statement that adds one pet whose creation has no name, as in [`ADD_ON_POSTGRES`]. It waits for no other
+/// creation, so it needs no timeout of its own.
 pub(in crate::catalogue) const ADD_ONE_ON_POSTGRES: &str =
     "INSERT INTO pets (name, category_id, status) VALUES ($1, $2, $3) RETURNING 0::bigint, id";
 

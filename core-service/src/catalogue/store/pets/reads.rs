@@ -62,7 +62,7 @@ const FIND_PETS: &str = concat!(
     " FROM pets WHERE id >= asked.id ORDER BY id LIMIT 1) AS found WHERE found.id = asked.id"
 );
 
-/// Query for one pet, as in [`FIND_PETS`]. It costs PostgreSQL a quarter less.
+/// Query for one pet, as in [`FIND_PETS`], which PostgreSQL answers sooner.
 const FIND_PET: &str = concat!(
     "SELECT * FROM (SELECT ",
     pet_columns!(),
@@ -153,6 +153,13 @@ impl Batched for Lists {
     }
 }
 
+/// The columns of the pets that a condition selects, each as an array.
+macro_rules! page {
+    ($condition:literal) => {
+        concat!(pet_arrays!(), " FROM (SELECT ", pet_columns!(), " FROM pets WHERE ", $condition, ") AS pet")
+    };
+}
+
 /// Query that returns a row for each list, with an array for each column. A row for each pet would cost more
 /// on both sides.
 ///
@@ -162,38 +169,27 @@ const READ_LISTS: &str = concat!(
     "SELECT list - 1, page.* \
      FROM unnest($1, $2, $3) WITH ORDINALITY AS asked (status, after, size, list) \
      CROSS JOIN LATERAL (SELECT ",
-    pet_arrays!(),
-    " FROM (SELECT ",
-    pet_columns!(),
-    " FROM pets WHERE id > asked.after ORDER BY id LIMIT asked.size) AS pet) AS page \
+    page!("id > asked.after ORDER BY id LIMIT asked.size"),
+    ") AS page \
      WHERE asked.status = 0 \
      UNION ALL SELECT list - 1, page.* \
      FROM unnest($1, $2, $3) WITH ORDINALITY AS asked (status, after, size, list) \
      CROSS JOIN LATERAL (SELECT ",
-    pet_arrays!(),
-    " FROM (SELECT ",
-    pet_columns!(),
-    " FROM pets WHERE status <= asked.status AND (status, id) > (asked.status, asked.after) \
-     ORDER BY status, id LIMIT asked.size) AS pet) AS page \
+    page!(
+        "status <= asked.status AND (status, id) > (asked.status, asked.after) \
+         ORDER BY status, id LIMIT asked.size"
+    ),
+    ") AS page \
      WHERE asked.status <> 0"
 );
 
 /// Query for one list of every status, as in [`READ_LISTS`]: after `$1`, at most `$2` pets.
-const READ_LIST: &str = concat!(
-    "SELECT 0::bigint, ",
-    pet_arrays!(),
-    " FROM (SELECT ",
-    pet_columns!(),
-    " FROM pets WHERE id > $1 ORDER BY id LIMIT $2) AS pet"
-);
+const READ_LIST: &str = concat!("SELECT 0::bigint, ", page!("id > $1 ORDER BY id LIMIT $2"));
 
 /// Query for one list of the status `$3`, as in [`READ_LISTS`].
 const READ_LIST_OF_STATUS: &str = concat!(
     "SELECT 0::bigint, ",
-    pet_arrays!(),
-    " FROM (SELECT ",
-    pet_columns!(),
-    " FROM pets WHERE status <= $3 AND (status, id) > ($3, $1) ORDER BY status, id LIMIT $2) AS pet"
+    page!("status <= $3 AND (status, id) > ($3, $1) ORDER BY status, id LIMIT $2")
 );
 
 fn read_lists_on_postgres(lists: &[Rows]) -> Statement {
