@@ -27,9 +27,9 @@ pub(super) const PATH: &str = "/admin/v1/account-usage.csv";
 /// Rows of a page.
 const PAGE_SIZE: i32 = 100;
 
-/// Line that names the columns of [`usage_csv`].
+/// Line that names the columns of [`usage_csv`]. New ones are added at the end.
 pub const USAGE_CSV_HEAD: &str =
-    "date,accountId,account,plan,dayLimit,succeeded,clientErrors,refused,serverErrors,getPet\r\n";
+    "date,accountId,account,plan,dayLimit,succeeded,clientErrors,refused,serverErrors,getPet,startTime\r\n";
 
 /// Returns the rows of a page of `ListAccountUsage` as CSV, without the first line. No value needs quotes.
 #[must_use]
@@ -37,11 +37,12 @@ pub fn usage_csv(page: &Json) -> String {
     let rows = page["usage"].as_array().into_iter().flatten();
     let line = |row: &Json| {
         let text = |value: &Json| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let date = text(&row["startTime"]).split('T').next().unwrap_or_default().to_owned();
+        let start = text(&row["startTime"]); // in UTC, as its Z says
+        let date = start.split('T').next().unwrap_or_default().to_owned();
         let own = ["accountId", "account", "plan", "dayLimit"].map(|name| text(&row[name]));
         let counts = ["succeeded", "clientErrors", "refused", "serverErrors", "getPet"];
         let counts = counts.map(|name| text(&row["counts"][name]));
-        [vec![date], own.to_vec(), counts.to_vec()].concat().join(",") + "\r\n"
+        [vec![date], own.to_vec(), counts.to_vec(), vec![start]].concat().join(",") + "\r\n"
     };
     rows.map(line).collect()
 }
@@ -109,4 +110,28 @@ async fn report(state: Arc<AdminState>, request: Request) -> Result<Report, Admi
     let mut message = binding.message(&method, &[], &query, &body)?;
     message.set_field_by_name("page_size", Value::I32(PAGE_SIZE));
     Ok(Report { state, method, next: Some(message), credentials })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_line_says_in_its_last_cell_the_moment_in_utc_at_which_its_period_begins() {
+        let row = json!({
+            "startTime": "2030-12-05T00:00:00Z",
+            "account": "north",
+            "accountId": 7,
+            "plan": "pro",
+            "dayLimit": 100_000,
+            "counts": { "succeeded": 5, "clientErrors": 4, "refused": 3, "serverErrors": 2, "getPet": 1 },
+        });
+        assert_eq!(
+            USAGE_CSV_HEAD.to_owned() + &usage_csv(&json!({ "usage": [row] })),
+            "date,accountId,account,plan,dayLimit,succeeded,clientErrors,refused,serverErrors,getPet,\
+             startTime\r\n2030-12-05,7,north,pro,100000,5,4,3,2,1,2030-12-05T00:00:00Z\r\n"
+        );
+    }
 }

@@ -62,13 +62,14 @@ async fn pages(operator: &Client, query: &str) -> (Vec<Value>, usize) {
 
 /// Returns the rows as the CSV file should have them.
 fn as_csv(rows: &[Value]) -> String {
-    let head = "date,accountId,account,plan,dayLimit,succeeded,clientErrors,refused,serverErrors,getPet\r\n";
+    let head = "date,accountId,account,plan,dayLimit,succeeded,clientErrors,refused,serverErrors,getPet,\
+                startTime\r\n";
     let line = |row: &Value| {
-        let (date, counts) = (&row["startTime"].as_str().unwrap()[..10], &row["counts"]);
+        let (start, counts) = (row["startTime"].as_str().unwrap(), &row["counts"]);
         let own = [&row["accountId"], &row["account"], &row["plan"], &row["dayLimit"]];
         let own = own.map(ToString::to_string).join(",").replace('"', "");
         let counts = ["succeeded", "clientErrors", "refused", "serverErrors", "getPet"].map(|it| &counts[it]);
-        format!("{date},{own},{}\r\n", counts.map(ToString::to_string).join(","))
+        format!("{},{own},{},{start}\r\n", &start[..10], counts.map(ToString::to_string).join(","))
     };
     head.to_owned() + &rows.iter().map(line).collect::<String>()
 }
