@@ -31,7 +31,7 @@ use petstore_telemetry::{
     metrics::GaugeGuard,
     traces::{Root, Span, Within},
 };
-use tokio::{select, time::Instant};
+use tokio::{select, task::yield_now, time::Instant};
 
 pub use self::head::check as check_head;
 pub(crate) use self::rate_limit::limit_status;
@@ -68,7 +68,7 @@ struct RequestContext {
     prefers_problem: bool,
     started: Instant,
     span: Span,
-    _active: GaugeGuard,
+    active: GaugeGuard,
 }
 
 impl RequestContext {
@@ -90,7 +90,7 @@ impl RequestContext {
                 .settings
                 .traces
                 .request(&request.headers, Root::Sampled, || operation.title().into()),
-            _active: gateway.metrics.active(),
+            active: gateway.metrics.active(),
         }
     }
 
@@ -134,6 +134,9 @@ where
         Some(early) => {
             let both = async {
                 let admission = async {
+                    if context.active.is_alone() {
+                        call_leaves_first().await;
+                    }
                     let admission = admit(gateway, &context, &sender).await;
                     drop(early);
                     admission
@@ -153,6 +156,15 @@ where
     let response = respond::complete(gateway, &context, &sender, decision, answered).await;
     respond::record(gateway, &context, &sender, &response);
     response
+}
+
+/// Waits until a call that was begun in the same scheduler turn has probably been sent. The core takes longer
+/// than Redis, which may run before it if both are woken on one processor. Among other requests the order
+/// makes no difference, and turns cost time.
+async fn call_leaves_first() {
+    for _ in 0..2 {
+        yield_now().await;
+    }
 }
 
 /// Calls the core while the limiter decides, and drops the call if the limiter refuses.

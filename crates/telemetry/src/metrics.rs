@@ -69,6 +69,12 @@ impl GaugeGuard {
         gauge.inc();
         Self(gauge.clone())
     }
+
+    /// Returns `true` if nothing else adds to the gauge now.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        self.0.get() == 1
+    }
 }
 
 impl Drop for GaugeGuard {

@@ -8,6 +8,7 @@
 use std::{fs, path::Path};
 
 mod budgets;
+mod comparison;
 mod crates;
 mod descriptor;
 mod language;

@@ -51,7 +51,7 @@ impl Figures<'_> {
 }
 
 /// Returns a positive number without decimals, with a comma between thousands.
-fn thousands(number: f64) -> String {
+pub(crate) fn thousands(number: f64) -> String {
     let digits = format!("{number:.0}");
     let (head, tail) = digits.split_at(digits.len().saturating_sub(3));
     if head.is_empty() { tail.to_owned() } else { format!("{head},{tail}") }
@@ -118,14 +118,29 @@ fn catalogue() -> String {
 }
 
 fn others() -> String {
-    let [gateways, accounts, https, cache, idle, loads] =
-        ["gateways", "accounts", "https", "pet-cache", "idle", "closed-loop"].map(Measurement::named);
+    let [gateways, cores, neighbours, accounts, https, cache, idle, loads] =
+        ["gateways", "cores", "neighbours", "accounts", "https", "pet-cache", "idle", "closed-loop"]
+            .map(Measurement::named);
     let cpu = |measurement: &Measurement, values: &[(&str, Value)]| measurement.result(values).cpu();
     let second = ["get", "lists", "create"].map(|operation| {
         let of = |deployment: &str| {
             cpu(&gateways, &[("operation", operation.into()), ("deployment", deployment.into())])
         };
         of("split-2") / of("split")
+    });
+    let of_cores = ["split", "cores-2", "cores-4"].map(|deployment| {
+        let values = [("operation", "get".into()), ("deployment", deployment.into())];
+        thousands(cores.result(&values).of("rps"))
+    });
+    let beside = DEPLOYMENTS.map(|(deployment, words)| {
+        let times = ["get", "lists", "create"].map(|operation| {
+            let of = |load: &str| {
+                let values = [("operation", operation), ("load", load), ("deployment", deployment)];
+                neighbours.result(&values.map(|(name, value)| (name, value.into()))).of("p99")
+            };
+            format!("{:.1}", of("200/s beside 128") / of("200/s"))
+        });
+        format!("{words} {}", times.join(", "))
     });
     let [million, one] =
         [1_000_000, 1].map(|accounts_used: u64| cpu(&accounts, &[("accounts", accounts_used.into())]));
@@ -147,6 +162,18 @@ fn others() -> String {
                 "one pet {:.2}, pages {:.2}, new pet {:.2}: no difference beyond noise",
                 second[0], second[1], second[2]
             ),
+        ),
+        (
+            format!("Gets a second with 1, 2 and 4 cores ({})", plot("cores")),
+            format!("{}: the machine's two processors are busy", of_cores.join(", ")),
+        ),
+        (
+            format!(
+                "p99 at 200 requests/s beside an account with 128 busy connections, as a multiple of p99 alone \
+                 ({})",
+                plot("neighbours")
+            ),
+            format!("one pet, pages, new pet: {}", beside.join("; ")),
         ),
         (
             format!("CPU seconds of 100,000 single pets, of a million accounts ({})", plot("accounts")),

@@ -80,3 +80,11 @@ def keys_file(folder, accounts):
         with open(path, "w") as file:
             file.writelines(key(number) + "\n" for number in range(1, accounts + 1))
     return path
+
+
+def key_file(folder, number):
+    """Writes the key of one account."""
+    path = os.path.join(folder, f"key-{number}")
+    with open(path, "w") as file:
+        file.write(key(number) + "\n")
+    return path

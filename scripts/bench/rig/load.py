@@ -49,15 +49,24 @@ def deep_cursor(service):
     return data.page_token(max(service.pets * 9 // 10, 1))
 
 
-def closed(service, operation, connections, seconds):
-    """Runs a closed loop over all gateways: the next request follows the answer."""
+def begin_closed(service, operation, connections, seconds, keys):
+    """Starts a closed loop over all gateways: the next request follows the answer. Returns the running programs."""
     if not shutil.which("wrk"):
         sys.exit("wrk is needed: install the Debian package wrk")
     environment = {**os.environ, "BENCH_OPERATION": operation, "BENCH_PETS": str(service.pets),
-                   "BENCH_KEYS": service.keys, "BENCH_CURSOR": deep_cursor(service)}
+                   "BENCH_KEYS": keys, "BENCH_CURSOR": deep_cursor(service)}
     each = max(connections // len(service.urls), 1)
     words = ["wrk", f"-t{min(2, each)}", f"-c{each}", f"-d{seconds}s", "--timeout", "15s", "-s", SCRIPT]
-    runs = [subprocess.Popen([*words, url], env=environment, stdout=subprocess.PIPE, text=True) for url in service.urls]
+    return [subprocess.Popen([*words, url], env=environment, stdout=subprocess.PIPE, text=True) for url in service.urls]
+
+
+def closed(service, operation, connections, seconds):
+    """Runs a closed loop of all accounts."""
+    return end_closed(service, operation, begin_closed(service, operation, connections, seconds, service.keys))
+
+
+def end_closed(service, operation, runs):
+    """Waits for the end of a closed loop. Returns its figures."""
     answers, refused, bad, micros, latencies = 0, 0, 0, 0, collections.Counter()
     for run in runs:
         out = run.communicate()[0]
@@ -126,6 +135,16 @@ def open_loop(service, operation, rate, connections, seconds):
     stop_at_failures(service, operation, told["failed"], told["requests"])
     micros_at = {0.5: "p50_us", 0.9: "p90_us", 0.99: "p99_us", 0.999: "p999_us"}
     return figures(told["requests"], 0, told["us"], lambda part: told[micros_at[part]])
+
+
+def beside(service, operation, rate, connections, neighbours, seconds):
+    """Runs an open loop of the first account, while the second keeps so many connections busy with the same operation."""
+    keys = data.key_file(service.folder, 2)
+    neighbour = begin_closed(service, operation, neighbours, seconds + 2, keys)
+    time.sleep(1)
+    calm = open_loop(service, operation, rate, connections, seconds)
+    noisy = end_closed(service, operation, neighbour)
+    return {**calm, "requests_of_all": calm["requests"] + noisy["requests"]}
 
 
 def idle(service, connections):

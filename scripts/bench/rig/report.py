@@ -5,12 +5,12 @@ import dataclasses, html, itertools, json, os, platform, shlex, statistics
 from .load import OPERATIONS
 
 # Colours that colour-blind people can distinguish, on a light and a dark background.
-COLOURS = {"serve": "#e69f00", "gateway": "#0072b2", "gateway 2": "#56b4e9", "core": "#009e73", "redis": "#d55e00",
+COLOURS = {"serve": "#e69f00", "gateway": "#0072b2", "gateway 2": "#56b4e9", "core": "#009e73", "core 2": "#5cc9a7", "redis": "#d55e00",
            "postgres": "#cc79a7", "p50": "#0072b2", "to p99": "#56b4e9"}
 
 # Names of the options in words, for readers of tables and plots.
 DEPLOYED = {"one": "one process", "one-postgres": "one process on PostgreSQL", "split": "gateway and core",
-            "split-2": "two gateways, one core"}
+            "split-2": "two gateways, one core", "cores-2": "one gateway, two cores", "cores-4": "one gateway, four cores"}
 SET = {"PETSTORE_PET_CACHE=0": "without the cache of pets"}
 ASKED = {"get": "one pet", "list": "equal pages", "lists": "different pages", "deep": "page nine tenths down", "create": "new pet"}
 
@@ -129,7 +129,7 @@ class Measurement:
     def bars(self):
         """Returns the title of the plot, and a function that returns the parts of the bar of a case. At fixed rates latency is
         of interest, otherwise CPU time."""
-        if any(case["load"].endswith("/s") for case in self.results):
+        if any("/s" in case["load"] for case in self.results):
             return ("Latency in milliseconds",
                     lambda case: {"p50": case["median"]["p50"], "to p99": case["median"]["p99"] - case["median"]["p50"]})
         return "CPU seconds per 100,000 requests, by process", lambda case: case["median"]["cpu"]

@@ -10,6 +10,8 @@ DEPLOYMENTS = {
     "one-postgres": "one process on PostgreSQL, counting in itself",
     "split": "a gateway and a core, PostgreSQL and Redis",
     "split-2": "two gateways and a core, PostgreSQL and Redis",
+    "cores-2": "a gateway and two cores, PostgreSQL and Redis",
+    "cores-4": "a gateway and four cores, PostgreSQL and Redis",
 }
 
 FREE = "127.0.0.1:0"
@@ -46,12 +48,15 @@ class Service:
                 self.start("serve", *store, "--grpc-addr", FREE, *self.edge(), *self.flags)
             else:
                 redis = self.stack.enter_context(servers.redis(self.folder))
-                core = self.start("core", *store, "--grpc-addr", FREE, *self.core_flags)
-                gateways = int(self.deployment.partition("-")[2] or 1)
+                several, _, number = self.deployment.partition("-")
+                gateways, cores = (1, int(number)) if several == "cores" else (int(number or 1), 1)
+                urls = []
+                for name in numbered("core", cores):
+                    core = self.start("core", *store, "--grpc-addr", FREE, *self.core_flags, name=name)
+                    urls += ["--core-url", f"http://{core['gRPC']}"]
                 counting = ["--redis-url", redis.url, "--gateways", str(gateways)]
-                for number in range(gateways):
-                    name = "gateway" if number == 0 else f"gateway {number + 1}"
-                    self.start("gateway", "--core-url", f"http://{core['gRPC']}", *counting, *self.edge(), *self.flags, name=name)
+                for name in numbered("gateway", gateways):
+                    self.start("gateway", *urls, *counting, *self.edge(), *self.flags, name=name)
                 self.pids["redis"] = redis.pid
             if postgres:
                 self.pids["postgres"] = postgres.pid
@@ -111,6 +116,11 @@ class Service:
     def cpu(self):
         """Returns the CPU seconds of each process, including PostgreSQL and Redis."""
         return {name: processes.cpu_seconds(pid) for name, pid in self.pids.items()}
+
+
+def numbered(name, count):
+    """Returns names of processes of one kind: "core", "core 2"…"""
+    return [name if number == 1 else f"{name} {number}" for number in range(1, count + 1)]
 
 
 def split(flags):
