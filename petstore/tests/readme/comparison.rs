@@ -157,18 +157,22 @@ fn what_the_performance_page_claims_of_others_was_measured() {
         comparison.times_as_many("go")
     );
     assert!(page.contains(&claim), "it should claim: {claim}");
-    let [get, list, create] = OPERATIONS
-        .map(|(operation, _)| median(comparison.ratios(SPLIT, operation, 32, "cpu")));
+    let [get, list, create] =
+        OPERATIONS.map(|(operation, _)| median(comparison.ratios(SPLIT, operation, 32, "cpu")));
     let claim = format!(
-        "the CPU time of a request is {get:.2} times that of the hand-tuned monolith for one pet, {list:.2} for \
-         different pages and {create:.2} for a new pet"
+        "the CPU time of a request is {get:.2} times that of the hand-tuned monolith for one pet, {list:.2} \
+         for different pages and {create:.2} for a new pet"
     );
     assert!(page.contains(&claim), "it should claim: {claim}");
-    let peers = ["envoy", "go"].into_iter().flat_map(|peer| OPERATIONS.map(|(operation, _)| (peer, operation)));
+    let peers =
+        ["envoy", "go"].into_iter().flat_map(|peer| OPERATIONS.map(|(operation, _)| (peer, operation)));
     for (peer, operation) in peers {
         for connections in [32, 128] {
             let p99 = |program: &str| comparison.median(program, operation, connections, "p99");
-            assert!(p99(SPLIT) < p99(peer), "its p99 is not below that of {peer}: {operation}, {connections}");
+            assert!(
+                p99(SPLIT) < p99(peer),
+                "its p99 is not below that of {peer}: {operation}, {connections}"
+            );
         }
     }
 }

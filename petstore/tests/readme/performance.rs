@@ -169,8 +169,8 @@ fn others() -> String {
         ),
         (
             format!(
-                "p99 at 200 requests/s beside an account with 128 busy connections, as a multiple of p99 alone \
-                 ({})",
+                "p99 at 200 requests/s beside an account with 128 busy connections, as a multiple of p99 \
+                 alone ({})",
                 plot("neighbours")
             ),
             format!("one pet, pages, new pet: {}", beside.join("; ")),
