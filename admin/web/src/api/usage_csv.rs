@@ -38,7 +38,7 @@ pub fn usage_csv(page: &Json) -> String {
     let line = |row: &Json| {
         let text = |value: &Json| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let start = text(&row["startTime"]); // in UTC, as its Z says
-        let date = start.split('T').next().unwrap_or_default().to_owned();
+        let date = start.split_once('T').map_or(&*start, |(date, _)| date).to_owned();
         let own = ["accountId", "account", "plan", "dayLimit"].map(|name| text(&row[name]));
         let counts = ["succeeded", "clientErrors", "refused", "serverErrors", "getPet"];
         let counts = counts.map(|name| text(&row["counts"][name]));
