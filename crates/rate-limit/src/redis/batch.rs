@@ -1,8 +1,10 @@
 //! Batches of decisions, which share round trips. A decision is sent at once if no batch is in flight.
-//! Otherwise it waits for the next batch, which takes all that wait.
+//! Otherwise it waits for the next batch, which takes all that wait, up to its bound. A queue of many batches
+//! sends several together.
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::{
     sync::{mpsc, oneshot},
@@ -22,7 +24,15 @@ const GATHERING: usize = 2;
 /// others.
 const MAX_BATCH: usize = 64;
 
-/// Queue of steps, which are sent in order of arrival, one batch at a time.
+/// If more than four batches wait, a quarter of them is sent together. One by one, the last of a thousand steps
+/// would wait for sixteen round trips. A gateway that shares its processor takes milliseconds for each, so the
+/// decision would be late although Redis is fast. All at once, Redis and the gateway would wait for each other.
+const QUARTER: usize = 4;
+
+/// Maximum number of batches that are sent together. Redis takes a few milliseconds for them.
+const MAX_BATCHES: usize = 16;
+
+/// Queue of steps, which are sent in order of arrival.
 #[derive(Debug)]
 pub(super) struct StepQueue {
     connection: Arc<RedisConnection>,
@@ -66,42 +76,58 @@ impl StepQueue {
 
 /// Sends batches and delivers their answers, until the queue is dropped.
 async fn carry(connection: Arc<RedisConnection>, mut queue: mpsc::UnboundedReceiver<QueuedStep>) {
-    while let Some(batch) = gather(&mut queue).await {
-        let (steps, callers): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
-        match connection.run(&steps).await {
-            Ok(replies) => {
-                for (caller, reply) in callers.into_iter().zip(replies) {
-                    let _ = caller.send(reply); // an error: the caller has given up
-                }
+    while let Some(mut steps) = gather(&mut queue).await {
+        if steps.len() <= MAX_BATCH {
+            send(&connection, steps).await;
+            continue;
+        }
+        let mut batches = Vec::new();
+        while !steps.is_empty() {
+            let rest = steps.split_off(steps.len().min(MAX_BATCH));
+            batches.push(send(&connection, mem::replace(&mut steps, rest)));
+        }
+        join_all(batches).await;
+    }
+}
+
+/// Sends one batch, and delivers its answers.
+async fn send(connection: &RedisConnection, batch: Vec<QueuedStep>) {
+    let (steps, callers): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+    match connection.run(&steps).await {
+        Ok(replies) => {
+            for (caller, reply) in callers.into_iter().zip(replies) {
+                let _ = caller.send(reply); // an error: the caller has given up
             }
-            Err(error) => {
-                for caller in callers {
-                    let _ = caller.send(Err(error));
-                }
+        }
+        Err(error) => {
+            for caller in callers {
+                let _ = caller.send(Err(error));
             }
         }
     }
 }
 
-/// Waits for the next batch, and takes it without steps whose callers have given up. Returns `None` once the
-/// queue is dropped.
+/// Waits for the next steps, and takes those of the next batches, without steps whose callers have given up.
+/// Returns `None` once the queue is dropped.
 async fn gather(queue: &mut mpsc::UnboundedReceiver<QueuedStep>) -> Option<Vec<QueuedStep>> {
     loop {
-        let mut batch = vec![queue.recv().await?];
+        let mut steps = vec![queue.recv().await?];
         for _ in 0..GATHERING {
             yield_now().await;
-            while batch.len() < MAX_BATCH
+            let quarter = (steps.len() + queue.len()) / QUARTER;
+            let taken = quarter.clamp(MAX_BATCH, MAX_BATCH * MAX_BATCHES);
+            while steps.len() < taken
                 && let Ok(queued) = queue.try_recv()
             {
-                batch.push(queued);
+                steps.push(queued);
             }
-            if batch.len() == 1 {
+            if steps.len() == 1 {
                 break;
             }
         }
-        batch.retain(|(_, answer)| !answer.is_closed());
-        if !batch.is_empty() {
-            return Some(batch);
+        steps.retain(|(_, answer)| !answer.is_closed());
+        if !steps.is_empty() {
+            return Some(steps);
         }
     }
 }
@@ -118,20 +144,37 @@ mod tests {
         StepQueue::new(RedisConnection::new(settings).unwrap())
     }
 
-    #[tokio::test]
-    async fn a_batch_is_bounded_and_omits_callers_that_have_given_up() {
-        let (sender, mut queue) = mpsc::unbounded_channel();
-        let mut replies = Vec::new();
-        for _ in 0..3 * MAX_BATCH {
+    type Reply = oneshot::Receiver<Result<super::Reply, RedisCallError>>;
+
+    /// Returns a queue of steps, and their callers.
+    fn waiting(count: usize) -> (mpsc::UnboundedReceiver<QueuedStep>, Vec<Reply>) {
+        let (sender, queue) = mpsc::unbounded_channel();
+        let enqueue = |_| {
             let (answer, reply) = oneshot::channel();
             sender.send((Step::probe("pet:", "probe"), answer)).unwrap();
-            replies.push(reply);
-        }
+            reply
+        };
+        let replies = (0..count).map(enqueue).collect();
+        (queue, replies)
+    }
+
+    #[tokio::test]
+    async fn a_batch_is_bounded_and_omits_callers_that_have_given_up() {
+        let (mut queue, mut replies) = waiting(3 * MAX_BATCH);
         replies.truncate(MAX_BATCH + 1);
-        drop(sender);
         for expected in [Some(MAX_BATCH), Some(1), None] {
             assert_eq!(gather(&mut queue).await.map(|batch| batch.len()), expected);
         }
+    }
+
+    #[tokio::test]
+    async fn of_many_steps_a_quarter_is_sent_together() {
+        let (mut queue, _replies) = waiting(40 * MAX_BATCH);
+        for expected in [10 * MAX_BATCH, 30 * MAX_BATCH / QUARTER] {
+            assert_eq!(gather(&mut queue).await.map(|steps| steps.len()), Some(expected));
+        }
+        let (mut queue, _replies) = waiting(100 * MAX_BATCH);
+        assert_eq!(gather(&mut queue).await.map(|steps| steps.len()), Some(MAX_BATCHES * MAX_BATCH));
     }
 
     #[tokio::test]
