@@ -189,7 +189,7 @@ impl IntoResponse for ApiError {
         response.extensions_mut().insert(reason); // for the layers that count answers
         let headers = response.headers_mut();
         // The explanation for people (RFC 8288), in a separate field beside other `Link` fields.
-        if let Ok(help) = HeaderValue::try_from(format!("<{}>; rel=\"help\"", page_path(reason))) {
+        if let Ok(help) = HeaderValue::try_from(format!("<{}>; rel=\"help\"", error_page_path(reason))) {
             headers.insert(header::LINK, help);
         }
         if let Some(secs) = self.retry_after_secs() {
@@ -242,7 +242,8 @@ fn suspension_message(reason: &str) -> String {
 }
 
 /// Returns the path of the page about a code.
-pub(crate) fn page_path(reason: ErrorReason) -> String {
+#[must_use]
+pub fn error_page_path(reason: ErrorReason) -> String {
     reason.code().page().unwrap_or_default() // every reason has one
 }
 

@@ -125,7 +125,8 @@ pub fn schemas() -> Value {
 }
 
 /// Returns an Error object for each code that REST has, by code.
-pub(crate) fn error_examples() -> Map<String, Value> {
+#[must_use]
+pub fn error_examples() -> Map<String, Value> {
     error_examples_of(&document())
 }
 

@@ -158,7 +158,7 @@ macro_rules! table {
 operations!(table);
 
 /// Path of the catalog of interfaces (RFC 9727), which is part of the documentation.
-pub(crate) const API_CATALOG: &str = "/.well-known/api-catalog";
+pub const API_CATALOG: &str = "/.well-known/api-catalog";
 
 /// Request for the documentation, whose paths are those of its pages.
 const DOCS: Operation = OUTSIDE_V1.named(Id::Docs, "docs", "GET", "/docs");

@@ -26,7 +26,6 @@ use petstore_http_server::App;
 use tower::ServiceExt;
 
 use crate::{
-    docs::{self, DocsPage},
     error::ApiError,
     gateway::{Gateway, GatewayState},
     json::{json_response, usage::usage_body},
@@ -58,10 +57,10 @@ pub struct RestApp {
 }
 
 impl RestApp {
-    /// Creates the app. Its documentation has the `further` pages too.
+    /// Creates the app, with the documentation at these routes.
     #[must_use]
-    pub fn new(gateway: &Gateway, further: &[DocsPage]) -> Self {
-        let pages = docs::routes(further).route("/openapi.json", openapi::route());
+    pub fn new(gateway: &Gateway, documentation: Router) -> Self {
+        let pages = documentation.route("/openapi.json", openapi::route());
         let pages = pages.fallback(async || ApiError::RouteNotFound);
         Self { gateway: Arc::clone(gateway.state()), scheme: "http", pages }
     }

@@ -83,7 +83,7 @@ impl Process {
                 Ok(())
             });
         }
-        let app = RestApp::new(&gateway, &[DOCS_PAGE]);
+        let app = RestApp::new(&gateway, petstore_docs::routes(&[DOCS_PAGE]));
         let server = Server {
             certificate: None,
             app: Arc::new(app.clone()),

@@ -9,11 +9,12 @@ use std::{
 use crate::{ROOT, read, source::CRATES};
 
 /// Folders of the mission. The binary is the only one of them that knows the administration.
-const MISSION: [&str; 5] = ["core-service", "migrations", "petstore/settings", "rest-gateway", "."];
+const MISSION: [&str; 6] =
+    ["core-service", "migrations", "petstore/settings", "rest-gateway", "rest-gateway/docs", "."];
 
 /// Packages that only the crates in these folders may use, beside tests.
 const RESTRICTED: &[(&str, &[&str])] = &[
-    ("axum", &["admin/web", "crates/http-server", "petstore", "rest-gateway"]),
+    ("axum", &["admin/web", "crates/http-server", "petstore", "rest-gateway", "rest-gateway/docs"]),
     ("petstore-admin-commands", &["petstore", "testing/fuzz"]),
     ("petstore-admin-service", &["admin/commands", "petstore", "testing/fuzz", "testing/testkit"]),
     ("petstore-admin-web", &["admin/commands", "petstore", "testing/fuzz"]),

@@ -1,4 +1,4 @@
-//! The documentation for people: `/docs`, where every operation can be tried, a page per topic such as
+//! The documentation of the Animal Store Service for people: `/docs`, where every operation can be tried, a page per topic such as
 //! `/docs/paging`, and `/docs/errors` with a page per error code. It is served without a key, without rate
 //! headers and without any other server: everything is embedded in the binary, and is rendered once when the
 //! routes are made.
@@ -25,19 +25,15 @@ use axum::{
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use html::HtmlPage;
+use petstore_gateway::{
+    API_CATALOG, embedded, error_page_path, openapi,
+    representation::{Representation, strict},
+};
 use petstore_proto::v1::ErrorReason;
 pub use reference::operations;
 
-use crate::{
-    embedded,
-    error::page_path,
-    openapi,
-    operation::API_CATALOG,
-    representation::{Representation, strict},
-};
-
 /// Parts of the pages, below `/docs/assets/`, by name, with their content.
-pub const ASSETS: &[(&str, &str)] = &embedded!("docs/assets/":
+pub const ASSETS: &[(&str, &str)] = &embedded!("assets/":
     "docs.css" "icon.svg" "theme.js" "main.mjs" "answer.mjs" "api-key.mjs" "contents.mjs" "document.mjs"
     "element.mjs" "json-text.mjs" "operation.mjs" "rate-limit.mjs" "request.mjs" "response.mjs" "samples.mjs"
     "schema.mjs" "search.mjs" "try-it.mjs");
@@ -81,22 +77,20 @@ impl DocsPage {
 
 /// Serves every path of the documentation and of the `further` pages, and redirects `/` to it. An unknown
 /// path below `/docs` is a 404 page rather than an Error body, because a person reads it.
-pub(crate) fn routes<S>(further: &[DocsPage]) -> Router<S>
-where
-    S: Clone + Send + Sync + 'static,
-{
+#[must_use]
+pub fn routes(further: &[DocsPage]) -> Router {
     let page = |status, title, main| {
         finished(status, &HtmlPage { title, description: title, main }.render(), further)
     };
     let refusal = page(
         StatusCode::METHOD_NOT_ALLOWED,
         "This page is read-only",
-        include_str!("docs/assets/read-only.html"),
+        include_str!("assets/read-only.html"),
     );
     let missing =
-        page(StatusCode::NOT_FOUND, "There is no such page", include_str!("docs/assets/missing.html"));
+        page(StatusCode::NOT_FOUND, "There is no such page", include_str!("assets/missing.html"));
 
-    let only_get = move |methods: MethodRouter<S>| {
+    let only_get = move |methods: MethodRouter| {
         let refusal = refusal.clone();
         methods // and HEAD
             .options(async || strict((StatusCode::NO_CONTENT, AppendHeaders([ALLOW])).into_response()))
@@ -134,7 +128,7 @@ fn finished(status: StatusCode, html: &str, further: &[DocsPage]) -> Representat
 
 /// Returns the first page, with these operations as HTML.
 fn home(operations: &str) -> String {
-    let main = include_str!("docs/assets/docs.html")
+    let main = include_str!("assets/docs.html")
         .replace("{plans}", &topics::plans_table())
         .replace("{operations}", operations);
     let page = HtmlPage {
@@ -152,7 +146,7 @@ fn for_programs() -> impl Iterator<Item = (String, Representation)> {
     let markdown = topics::markdown();
     let markdown = markdown.map(move |(path, text)| (path, of("text/markdown; charset=utf-8", text)));
     let index = of("text/plain; charset=utf-8", topics::index_for_programs());
-    let catalog = of(CATALOG, include_str!("docs/assets/api-catalog.json").to_owned());
+    let catalog = of(CATALOG, include_str!("assets/api-catalog.json").to_owned());
     markdown.chain([("/llms.txt".to_owned(), index), (API_CATALOG.to_owned(), catalog)])
 }
 
@@ -164,7 +158,7 @@ fn resources(further: &[DocsPage]) -> Vec<(String, Representation)> {
     let examples = openapi::error_examples();
     pages.extend(ErrorReason::all().map(|reason| {
         let page = error_pages::error_page(reason, examples.get(reason.code().name));
-        (page_path(reason), page)
+        (error_page_path(reason), page)
     }));
     // The search finds operations in the OpenAPI document.
     let index =

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
+use petstore_gateway::error_page_path;
 use petstore_proto::{Retry, v1::ErrorReason};
 use petstore_telemetry::traces::grpc;
 use serde_json::Value;
 
 use super::html::{HtmlPage, escaped, prose};
-use crate::error::page_path;
 
 /// Path of the list of all codes.
 pub(super) const INDEX_PATH: &str = "/docs/errors";
@@ -41,7 +41,7 @@ pub(super) fn index() -> String {
             rows, // a write to a String cannot fail
             include_str!("assets/error-row.html"),
             status = code.http.as_u16(),
-            path = page_path(reason),
+            path = error_page_path(reason),
             code = code.name,
             grpc = grpc_status(reason),
             meaning = prose(first_sentence(explanation(reason).meaning)),

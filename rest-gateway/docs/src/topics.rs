@@ -2,6 +2,7 @@
 
 use std::{fmt::Write as _, mem};
 
+use petstore_gateway::error_page_path;
 use petstore_plans::{ENTERPRISE, FIXED};
 use petstore_proto::v1::ErrorReason;
 use pulldown_cmark::{
@@ -9,7 +10,6 @@ use pulldown_cmark::{
 };
 
 use super::html::{HtmlPage, escaped};
-use crate::error::page_path;
 
 /// Embeds a complete sample program in every one of [`LANGUAGES`], behind its name. `scripts/browser` runs
 /// each against the service.
@@ -247,7 +247,7 @@ fn explained_at(code: &str) -> Option<String> {
     if code == "GET /v1/usage" {
         return Some("/docs#getUsage".to_owned());
     }
-    ErrorReason::named(code).map(page_path)
+    ErrorReason::named(code).map(error_page_path)
 }
 
 /// Returns the programs that a comment names, with their name.
