@@ -8,7 +8,7 @@ use std::{
 use crate::files;
 
 /// Crates, whose code is in `src` below.
-pub(crate) const CRATES: [&str; 25] = [
+pub(crate) const CRATES: [&str; 26] = [
     "admin/check",
     "admin/commands",
     "admin/service",
@@ -30,6 +30,7 @@ pub(crate) const CRATES: [&str; 25] = [
     "petstore",
     "petstore/settings",
     "rest-gateway",
+    "rest-gateway/docs",
     "testing/fuzz",
     "testing/open-loop",
     "testing/servers",
