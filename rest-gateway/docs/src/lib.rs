@@ -77,18 +77,13 @@ impl DocsPage {
 
 /// Serves every path of the documentation and of the `further` pages, and redirects `/` to it. An unknown
 /// path below `/docs` is a 404 page rather than an Error body, because a person reads it.
-#[must_use]
 pub fn routes(further: &[DocsPage]) -> Router {
     let page = |status, title, main| {
         finished(status, &HtmlPage { title, description: title, main }.render(), further)
     };
-    let refusal = page(
-        StatusCode::METHOD_NOT_ALLOWED,
-        "This page is read-only",
-        include_str!("assets/read-only.html"),
-    );
-    let missing =
-        page(StatusCode::NOT_FOUND, "There is no such page", include_str!("assets/missing.html"));
+    let refusal =
+        page(StatusCode::METHOD_NOT_ALLOWED, "This page is read-only", include_str!("assets/read-only.html"));
+    let missing = page(StatusCode::NOT_FOUND, "There is no such page", include_str!("assets/missing.html"));
 
     let only_get = move |methods: MethodRouter| {
         let refusal = refusal.clone();

@@ -221,7 +221,8 @@ async fn the_table_of_plans_has_the_enforced_limits() {
 
 #[test]
 fn the_description_names_the_limits_of_the_table_of_plans() {
-    let description = petstore_gateway::openapi::document()["info"]["description"].as_str().unwrap().to_owned();
+    let description =
+        petstore_gateway::openapi::document()["info"]["description"].as_str().unwrap().to_owned();
     for plan in petstore_plans::FIXED {
         let [per_minute, per_day] = [plan.quota.per_minute, plan.quota.per_day].map(grouped);
         let name = capitalized(plan.name);

@@ -54,7 +54,7 @@ impl Answer {
 }
 
 fn gateway(cors_origins: &[&str]) -> RestApp {
-    RestApp::new(&without_core(cors_origins), &[])
+    RestApp::new(&without_core(cors_origins), Router::new())
 }
 
 fn without_core(cors_origins: &[&str]) -> Gateway {
