@@ -1,4 +1,4 @@
-//! The documentation of the Animal Store Service for people: `/docs`, where every operation can be tried, a page per topic such as
+//! The documentation for people: `/docs`, where every operation can be tried, a page per topic such as
 //! `/docs/paging`, and `/docs/errors` with a page per error code. It is served without a key, without rate
 //! headers and without any other server: everything is embedded in the binary, and is rendered once when the
 //! routes are made.

@@ -24,9 +24,10 @@ const GATHERING: usize = 2;
 /// others.
 const MAX_BATCH: usize = 64;
 
-/// If more than four batches wait, a quarter of them is sent together. One by one, the last of a thousand steps
-/// would wait for sixteen round trips. A gateway that shares its processor takes milliseconds for each, so the
-/// decision would be late although Redis is fast. All at once, Redis and the gateway would wait for each other.
+/// If more than four batches wait, a quarter of them is sent together. One by one, the last of a thousand
+/// steps would wait for sixteen round trips. A gateway that shares its processor takes milliseconds for each,
+/// so the decision would be late although Redis is fast. All at once, Redis and the gateway would wait for
+/// each other.
 const QUARTER: usize = 4;
 
 /// Maximum number of batches that are sent together. Redis takes a few milliseconds for them.
