@@ -2,12 +2,12 @@
 //! over gRPC.
 //!
 //! - [`catalogue`]: pets and orders, all that a service with other resources replaces.
-//! - [`accounts`]: accounts, keys, plans, bans, the change feed and usage.
+//! - [`accounts`]: accounts, keys, plans, bans, the change feed and usage, which are a crate of their own.
 //! - [`server`]: the services of both, on a socket or in memory.
 //!
-//! Each of the first two has its types and rules, which are pure; `store`, which alone uses `SeaORM`; and
-//! `grpc`, which alone uses tonic, with one function per method: it parses, calls and answers. [`domain`] has
-//! the values and errors that they share.
+//! Each of the first two has its types and rules, which are pure; `store`, which alone uses `SeaORM`; and,
+//! here, `grpc`, which alone uses tonic, with one function per method: it parses, calls and answers.
+//! [`domain`], another crate, has the values and errors that they share.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,13 +21,11 @@ use tokio::sync::{OnceCell, Semaphore};
 pub mod accounts;
 mod background;
 pub mod catalogue;
-mod columns;
-pub mod domain;
 mod grpc;
 pub mod server;
 pub mod store;
 
-pub use grpc::details_of;
+pub use petstore_domain as domain;
 
 use domain::PetStoreError;
 use store::Store;

@@ -10,6 +10,7 @@ use petstore_database::{BatchedReads, Database};
 
 use super::Pet;
 
+mod arrays;
 mod creations;
 mod entity;
 mod imports;

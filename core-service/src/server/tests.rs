@@ -7,6 +7,7 @@ use petstore_proto::{
     internal::v1::{ResolveKeysRequest, ResolvedKey, key_service_client::KeyServiceClient},
     v1::{CreatePetRequest, NewPet, PetStatus, pet_store_client::PetStoreClient},
 };
+use petstore_test_servers::Home;
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle, time};
 use tonic::{
     Code, Request, Status,
@@ -18,7 +19,7 @@ use tower::{ServiceBuilder, util::BoxCloneSyncService};
 use petstore_grpc_server::Class;
 
 use super::*;
-use crate::store::test_support::{Home, lock_for_writing, new_store};
+use crate::store::test_support::{lock_for_writing, new_store};
 
 mod batch;
 mod bounds;

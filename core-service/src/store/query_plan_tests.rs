@@ -152,9 +152,10 @@ async fn make_calls(store: &Store) {
     store.accounts.resolve_keys(&[KeyDigest([7; 32])], Some(Environment::Production), NOW).await.unwrap();
     let digests = [1, 2, 3, 4, 5].map(|number| KeyDigest([number; 32]));
     store.accounts.resolve_keys(&digests, Some(Environment::Production), NOW).await.unwrap();
-    store.accounts.resolve_key(KeyId::generate(NOW), NOW).await.unwrap();
+    let unknown: KeyId = "018f0000-0000-7000-8000-000000000000".parse().unwrap();
+    store.accounts.resolve_key(unknown, NOW).await.unwrap();
     store.accounts.find_keys(&digests).await.unwrap();
-    store.accounts.successor_of(KeyId::generate(NOW)).await.unwrap();
+    store.accounts.successor_of(unknown).await.unwrap();
     store.accounts.changes_after(ROWS - 10, 100).await.unwrap();
     store.accounts.record_key_use(&[("key 7".to_owned(), NOW)]).await.unwrap();
     store.accounts.usage_by_day(Some(AccountId(7)), Day(90), "gateway").await.unwrap();

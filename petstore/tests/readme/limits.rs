@@ -60,7 +60,7 @@ const BOUNDS: [(&str, &str, &str); 48] = [
     ("then 429 | 10 a minute |", "admin/service/src/grpc/guesses.rs", "MAX_ATTEMPTS: u32 = 10;"),
     (
         "| Enterprise limits | 1 to 1,000,000,000 |",
-        "core-service/src/accounts/account.rs",
+        "core-service/accounts/src/account.rs",
         "MAX_LIMIT: u64 = 1_000_000_000;",
     ),
     (
@@ -99,7 +99,7 @@ const LOOKUPS: &str = "crates/key-cache/src/lookups.rs";
 const OPERATOR: &str = "admin/service/src/domain/operator.rs";
 const PERMITS: &str = "crates/core-client/src/permits.rs";
 const POSTGRES: &str = "crates/database/src/postgres.rs";
-const RETENTION: &str = "core-service/src/accounts/retention.rs";
+const RETENTION: &str = "core-service/accounts/src/retention.rs";
 const RLIMITS: &str = "petstore/src/process/rlimits.rs";
 
 #[test]

@@ -3,6 +3,7 @@
 //!
 //! - [`servers`] are real: Redis, Redis Cluster and PostgreSQL, which a test may pause and kill; PgBouncer
 //!   and HAProxy.
+//! - [`Home`] is the place of one database, on the engine of the run.
 //! - [`faults`] occur between two processes: a proxy that delays, holds, cuts and refuses.
 //! - [`Logged`] collects the levels of log lines.
 //! - [`eventually()`] waits for asynchronous work of a process, with a deadline.
@@ -18,11 +19,13 @@
 mod engine;
 mod eventually;
 pub mod faults;
+mod home;
 mod log;
 mod port;
 pub mod servers;
 
 pub use engine::Engine;
 pub use eventually::eventually;
+pub use home::Home;
 pub use log::Logged;
 pub use port::free_port;

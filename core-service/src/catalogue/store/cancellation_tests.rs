@@ -10,7 +10,7 @@ use std::{
 
 use petstore_clock::UnixMillis;
 use petstore_test_servers::{
-    eventually,
+    Home, eventually,
     servers::{PostgresOptions, PostgresServer},
 };
 use sea_orm::{EntityTrait, PaginatorTrait};
@@ -20,7 +20,7 @@ use super::entity::pet;
 use crate::{
     catalogue::{IdempotencyKey, NewPet, PetId},
     domain::PetStoreError,
-    store::test_support::{Home, lock_for_writing, new_store, open},
+    store::test_support::{lock_for_writing, new_store, open},
 };
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
@@ -39,7 +39,7 @@ async fn committed(home: &Home) -> u64 {
 async fn a_caller_cancelled_during_a_lock_wait_leaves_no_transaction() {
     let (store, home) = new_store().await;
     for round in 0..3 {
-        let lock = lock_for_writing(&home.url()).await;
+        let lock = lock_for_writing(&home).await;
         let id = IdempotencyKey::parse(&format!("round-{round}")).unwrap().unwrap();
         let calls = (
             time::timeout(Duration::from_millis(50), store.catalogue.insert_pet(rex())),
@@ -66,7 +66,7 @@ async fn a_caller_cancelled_during_a_lock_wait_leaves_no_transaction() {
 async fn a_cancelled_creation_holds_its_key_until_it_ends() {
     let (store, home) = new_store().await;
     let id = IdempotencyKey::parse("a").unwrap().unwrap();
-    let lock = lock_for_writing(&home.url()).await;
+    let lock = lock_for_writing(&home).await;
     let given_up =
         time::timeout(Duration::from_millis(100), store.catalogue.insert_pet_once(&id, rex(), NOW));
     assert!(given_up.await.is_err());

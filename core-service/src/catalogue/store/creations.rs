@@ -11,8 +11,7 @@ use super::{
 };
 use crate::{
     catalogue::{Created, IdempotencyKey, NewPet, Pet},
-    columns::moment_column,
-    domain::PetStoreError,
+    domain::{PetStoreError, columns::moment_column},
 };
 
 impl Catalogue {

@@ -14,8 +14,7 @@ use super::{
 };
 use crate::{
     catalogue::{ImportChunk, ImportId, ImportProgress},
-    columns::moment_column,
-    domain::PetStoreError,
+    domain::{PetStoreError, columns::moment_column},
 };
 
 impl Catalogue {

@@ -182,7 +182,7 @@ async fn a_call_from_this_process_is_answered_as_if_made_in_a_batch() {
 async fn a_call_is_answered_while_another_waits_and_each_keeps_its_own_deadline() {
     let shop = Shop::open().await;
     shop.client().create_pet(new_pet("Rex", PetStatus::Sold)).await.unwrap();
-    let lock = lock_for_writing(&shop.home.url()).await;
+    let lock = lock_for_writing(&shop.home).await;
     let within = |timeout_ms| Call { timeout_ms, ..create("Tom") };
     let mut messages = shop.batch(vec![within(4_000), get(1), within(300)]).await.unwrap();
     // In either order, and perhaps together: the call that waits for the lock is the first of the batch.
@@ -204,7 +204,7 @@ async fn each_call_of_a_batch_uses_capacity_of_the_core() {
     let shop = Shop::open().await;
     let but_one = u32::try_from(BOUNDS.calls - 1).unwrap();
     let _others = shop.core.calls.capacity().of(Class::Write).acquire_many(but_one).await;
-    let lock = lock_for_writing(&shop.home.url()).await;
+    let lock = lock_for_writing(&shop.home).await;
     let mut messages = shop.batch(vec![create("Rex"), create("Tom")]).await.unwrap();
     let first = messages.message().await.unwrap().unwrap().answers;
     let [refused] = &first[..] else { panic!("{first:?}") };
@@ -249,7 +249,7 @@ async fn many_pages_of_the_longest_names_are_split_into_messages() {
 async fn a_drain_loses_no_call_of_a_batch_in_flight() {
     let shop = Shop::open().await;
     let server = shop.serve(Duration::from_mins(1)).await;
-    let lock = lock_for_writing(&shop.home.url()).await;
+    let lock = lock_for_writing(&shop.home).await;
     let mut client = BatchServiceClient::new(server.channel());
     let calls = (0..10).map(|_| create("Rex")).collect();
     let batch = tokio::spawn(async move { client.call(CallRequest { calls }).await });

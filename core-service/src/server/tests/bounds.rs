@@ -6,7 +6,7 @@ use super::*;
 async fn the_callers_deadline_holds_on_both_transports() {
     let shop = Shop::open().await;
     let server = shop.serve(Duration::ZERO).await;
-    let _lock = lock_for_writing(&shop.home.url()).await;
+    let _lock = lock_for_writing(&shop.home).await;
     for mut client in [shop.client(), PetStoreClient::new(server.transport())] {
         let mut answer = None;
         // The remote client enforces the deadline too: on a busy machine its error may arrive before the

@@ -14,15 +14,15 @@ async fn resolve_all(shop: &Shop, digests: Vec<Vec<u8>>) -> Result<ResolveKeysRe
 }
 
 async fn suspend(store: &Store, name: &accounts::AccountName, reason: accounts::Remark) {
-    let suspended = store.change_account(name, START, |it| Ok(it.suspended(Some(reason), START)));
+    let suspended = store.accounts.change_account(name, START, |it| Ok(it.suspended(Some(reason), START)));
     suspended.await.unwrap();
 }
 
 /// Creates an account with one key.
 async fn first_key(store: &Store) -> accounts::IssuedKey {
     let name = accounts::AccountName::parse("first").unwrap();
-    store.create_account(&name, accounts::Plan::Free, START).await.unwrap();
-    store.create_key(&name, None, Environment::Production, None, START).await.unwrap()
+    store.accounts.create_account(&name, accounts::Plan::Free, START).await.unwrap();
+    store.accounts.create_key(&name, None, Environment::Production, None, START).await.unwrap()
 }
 
 #[tokio::test]
@@ -30,9 +30,9 @@ async fn a_key_resolves_to_its_present_state_and_quota() {
     let shop = Shop::open().await;
     let Core { store, clock, .. } = &shop.core;
     let name = accounts::AccountName::parse("acme").unwrap();
-    store.create_account(&name, accounts::Plan::Pro, START).await.unwrap();
+    store.accounts.create_account(&name, accounts::Plan::Pro, START).await.unwrap();
     let expiry = START.plus(Duration::from_mins(1));
-    let issued = store.create_key(&name, None, Environment::Staging, Some(expiry), START);
+    let issued = store.accounts.create_key(&name, None, Environment::Staging, Some(expiry), START);
     let issued = issued.await.unwrap();
     let digest = issued.key.digest().0.to_vec();
     let resolve = async || {
@@ -48,7 +48,7 @@ async fn a_key_resolves_to_its_present_state_and_quota() {
     assert_eq!(shop.keys().list_changes(all).await.unwrap().into_inner().revision, revision);
     shop.hand.advance(Duration::from_mins(1));
     assert_eq!(resolve().await.0.state(), KeyState::Expired);
-    store.revoke_key(issued.record.id, clock.now()).await.unwrap();
+    store.accounts.revoke_key(issued.record.id, clock.now()).await.unwrap();
     let (key, newer) = resolve().await;
     assert_eq!((key.state(), newer > revision), (KeyState::Revoked, true));
 
@@ -69,8 +69,8 @@ async fn many_keys_resolve_in_one_call_as_each_alone() {
     let mut digests = Vec::new();
     for number in 0..5 {
         let name = accounts::AccountName::parse(&format!("account-{number}")).unwrap();
-        store.create_account(&name, accounts::Plan::Pro, START).await.unwrap();
-        let issued = store.create_key(&name, None, Environment::Staging, None, START).await.unwrap();
+        store.accounts.create_account(&name, accounts::Plan::Pro, START).await.unwrap();
+        let issued = store.accounts.create_key(&name, None, Environment::Staging, None, START).await.unwrap();
         digests.push(issued.key.digest().0.to_vec());
     }
     let resolve = async |digests: &[Vec<u8>]| resolve_all(&shop, digests.to_vec()).await;
@@ -108,11 +108,12 @@ async fn the_largest_answer_about_keys_fits_into_a_message() {
     let Core { store, .. } = &shop.core;
     let reason = || accounts::Remark::reason(&"\u{1F415}".repeat(200)).unwrap().unwrap();
     let name = accounts::AccountName::parse("acme").unwrap();
-    store.create_account(&name, accounts::Plan::Pro, START).await.unwrap();
+    store.accounts.create_account(&name, accounts::Plan::Pro, START).await.unwrap();
     let mut digests = Vec::new();
     for _ in 0..3 {
-        let issued = store.create_key(&name, None, Environment::Staging, None, START).await.unwrap();
-        let banned = store.add_ban(issued.record.id, Duration::from_hours(1), Some(reason()), START).await;
+        let issued = store.accounts.create_key(&name, None, Environment::Staging, None, START).await.unwrap();
+        let banned =
+            store.accounts.add_ban(issued.record.id, Duration::from_hours(1), Some(reason()), START).await;
         banned.unwrap();
         digests.push(issued.key.digest().0.to_vec());
     }
@@ -131,10 +132,10 @@ async fn hundreds_of_keys_of_a_suspended_account_resolve_in_one_call() {
     let shop = Shop::open().await;
     let Core { store, .. } = &shop.core;
     let name = accounts::AccountName::parse("acme").unwrap();
-    store.create_account(&name, accounts::Plan::Pro, START).await.unwrap();
+    store.accounts.create_account(&name, accounts::Plan::Pro, START).await.unwrap();
     let mut digests = Vec::new();
     for _ in 0..400 {
-        let issued = store.create_key(&name, None, Environment::Staging, None, START).await.unwrap();
+        let issued = store.accounts.create_key(&name, None, Environment::Staging, None, START).await.unwrap();
         digests.push(issued.key.digest().0.to_vec());
     }
     let reason = accounts::Remark::reason(&"\u{5BB5}".repeat(200)).unwrap().unwrap();
@@ -162,9 +163,9 @@ async fn a_core_does_not_know_the_keys_of_the_other_environment() {
     shop.core = shop.core.for_environment(Environment::Production);
     let Core { store, .. } = &shop.core;
     let name = accounts::AccountName::parse("acme").unwrap();
-    store.create_account(&name, accounts::Plan::Free, START).await.unwrap();
+    store.accounts.create_account(&name, accounts::Plan::Free, START).await.unwrap();
     for (environment, known) in [(Environment::Production, true), (Environment::Staging, false)] {
-        let issued = store.create_key(&name, None, environment, None, START).await.unwrap();
+        let issued = store.accounts.create_key(&name, None, environment, None, START).await.unwrap();
         let (key, _) = shop.resolve(&issued.key.digest().0).await;
         assert_eq!(key.is_some(), known, "{environment}");
     }
@@ -209,7 +210,7 @@ async fn a_reported_ban_is_returned_with_its_key_until_a_day_after_its_end() {
     shop.hand.advance(Duration::from_mins(5 + 24 * 60));
     assert_eq!(last_ban().await, (None, answer.revision));
 
-    store.lift_ban(record.id, clock.now()).await.unwrap();
+    store.accounts.lift_ban(record.id, clock.now()).await.unwrap();
     let answer = shop.keys().report_ban(report.clone()).await.unwrap().into_inner();
     let lifted_at = i64::try_from(clock.now().0).ok();
     assert_eq!((answer.last_ban, answer.bans_lifted_at_ms), (None, lifted_at));
@@ -242,7 +243,7 @@ async fn an_operators_ban_is_returned_with_its_reason() {
     let Core { store, .. } = &shop.core;
     let accounts::IssuedKey { record, key } = first_key(store).await;
     let reason = accounts::Remark::reason("open invoice").unwrap().unwrap();
-    store.add_ban(record.id, Duration::from_mins(1), Some(reason), START).await.unwrap();
+    store.accounts.add_ban(record.id, Duration::from_mins(1), Some(reason), START).await.unwrap();
     let ban = shop.resolve(&key.digest().0).await.0.unwrap().last_ban.unwrap();
     assert_eq!((ban.origin(), ban.reason.as_str()), (BanOrigin::Operator, "open invoice"));
 }

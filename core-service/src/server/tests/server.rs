@@ -76,7 +76,7 @@ async fn a_drain_lets_calls_finish_and_ends_without_waiting_for_its_deadline() {
     let server = shop.serve(Duration::from_mins(1)).await;
     let mut client = PetStoreClient::new(server.channel());
     client.create_pet(new_pet("Rex", PetStatus::Sold)).await.unwrap(); // the connection stands
-    let lock = lock_for_writing(&shop.home.url()).await;
+    let lock = lock_for_writing(&shop.home).await;
     let call = tokio::spawn(async move { client.create_pet(new_pet("Rex", PetStatus::Sold)).await });
     while shop.core.calls.capacity().of(Class::Write).available_permits() == BOUNDS.calls {
         tokio::task::yield_now().await; // until the call is in flight
@@ -116,7 +116,7 @@ async fn a_connection_gets_goaway_at_its_age_and_its_calls_finish() {
     let shop = Shop::open().await;
     let server = shop.serve_renewing(Duration::from_mins(1), Duration::from_millis(200)).await;
     let mut client = PetStoreClient::new(server.channel());
-    let lock = lock_for_writing(&shop.home.url()).await;
+    let lock = lock_for_writing(&shop.home).await;
     let call = tokio::spawn(async move { client.create_pet(new_pet("Rex", PetStatus::Sold)).await });
 
     let mut connection = TcpStream::connect(server.address).await.unwrap();

@@ -84,7 +84,7 @@ async fn concurrent_creations_with_one_key_add_one_pet_across_cores() {
 #[tokio::test]
 async fn a_repetition_during_a_creation_is_refused_as_in_progress() {
     let (store, home) = new_store().await;
-    let lock = lock_for_writing(&home.url()).await;
+    let lock = lock_for_writing(&home).await;
     let first = tokio::spawn({
         let store = store.clone();
         async move { store.catalogue.insert_pet_once(&id("a"), pet("Rex"), NOW).await }
@@ -117,7 +117,7 @@ async fn a_repetition_during_another_cores_creation_is_refused_as_in_progress() 
 #[tokio::test]
 async fn a_failed_creation_leaves_its_key_free() {
     let (store, home) = new_store().await;
-    let lock = lock_for_writing(&home.url()).await;
+    let lock = lock_for_writing(&home).await;
     let refusal = store.catalogue.insert_pet_once(&id("a"), pet("Rex"), NOW).await.unwrap_err();
     assert!(matches!(refusal, PetStoreError::Unavailable(_)), "{refusal:?}");
     lock.rollback().await.unwrap();

@@ -10,8 +10,10 @@ use sea_orm::{
 };
 
 use crate::{
-    catalogue::{NewPet, Pet, PetId, PetName, PetStatus},
-    columns::{array_value, numbers},
+    catalogue::{
+        NewPet, Pet, PetId, PetName, PetStatus,
+        store::arrays::{array_value, numbers},
+    },
     domain::PetStoreError,
 };
 

@@ -1,13 +1,11 @@
 use futures_util::future::join_all;
+use petstore_test_servers::Home;
 
 use super::*;
 use crate::{
     catalogue::{NewPet, PetId},
     domain::PageSize,
-    store::{
-        Store,
-        test_support::{Home, new_store},
-    },
+    store::{Store, test_support::new_store},
 };
 
 async fn with_pet() -> (Store, Home, PetId) {

@@ -10,9 +10,14 @@ use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement, sea_query::ArrayType
 use sha2::{Digest, Sha256};
 
 use crate::{
-    catalogue::store::entity::pet,
-    catalogue::{IdempotencyKey, NewPet, PetId},
-    columns::{array_value, moment_column, numbers},
+    catalogue::{
+        IdempotencyKey, NewPet, PetId,
+        store::{
+            arrays::{array_value, numbers},
+            entity::pet,
+        },
+    },
+    domain::columns::moment_column,
 };
 
 /// Maximum number of pets in a batch. Their names have up to 1,020 bytes each, so a batch has less than 100

@@ -6,10 +6,12 @@ use futures_util::future::BoxFuture;
 use petstore_database::{Batched, Session};
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement, Value, sea_query::ArrayType};
 
-use crate::{
-    catalogue::ListPets,
-    catalogue::store::entity::pet::{self, pet_arrays, pet_columns, status_column},
-    columns::{array_value, numbers},
+use crate::catalogue::{
+    ListPets,
+    store::{
+        arrays::{array_value, numbers},
+        entity::pet::{self, pet_arrays, pet_columns, status_column},
+    },
 };
 
 /// Maximum number of single pets that one statement reads. Calls that wait at the bound on calls fit into a

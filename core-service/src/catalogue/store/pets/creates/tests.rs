@@ -7,7 +7,7 @@ use std::{
 
 use futures_util::future::join_all;
 use petstore_database::testing::{Connections, Observe, foreign_transaction};
-use petstore_test_servers::Engine;
+use petstore_test_servers::{Engine, Home};
 
 use super::*;
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
     domain::{PageSize, PetStoreError},
     store::{
         Store,
-        test_support::{Home, new_database, new_store, open},
+        test_support::{new_database, new_store, open},
     },
 };
 
@@ -259,7 +259,7 @@ async fn two_cores_adding_the_same_keys_in_opposite_orders_add_each_once() {
 #[tokio::test]
 async fn a_cancelled_caller_cancels_no_other_creation_of_its_batch() {
     let (store, home) = new_store().await;
-    let lock = crate::store::test_support::lock_for_writing(&home.url()).await;
+    let lock = crate::store::test_support::lock_for_writing(&home).await;
     let creations = ["a", "b", "c"].map(|name| {
         let store = store.clone();
         tokio::spawn(async move { store.catalogue.insert_pet_once(&named(name), pet(name), NOW).await })

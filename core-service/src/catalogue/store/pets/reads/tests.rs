@@ -3,16 +3,13 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
-use petstore_test_servers::Engine;
+use petstore_test_servers::{Engine, Home};
 
 use super::*;
 use crate::{
     catalogue::{NewPet, Pet, PetId, PetStatus},
     domain::{Page, PageSize},
-    store::{
-        Store,
-        test_support::{Home, new_store},
-    },
+    store::{Store, test_support::new_store},
 };
 
 /// Returns a store with `count` pets, of each status and none in turn.

@@ -1,0 +1,83 @@
+//! Short texts written by operators and shown to others.
+
+use petstore_api_key::ApiKey;
+
+use petstore_domain::Violation;
+
+/// Rule for text that may be a key or a token by mistake (docs/contract.md, 5.12).
+pub(super) const NO_KEY: &str = "must not contain an API key or an operator's token";
+
+/// One line that an operator wrote: the label of a key, or the reason of a ban or a suspension. It is not
+/// blank, and has no control characters, API keys and operator tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remark(String);
+
+impl Remark {
+    /// Parses the label of a key: 1 to 64 characters. Returns `None` if the text is empty.
+    ///
+    /// # Errors
+    ///
+    /// If the label breaks a rule. The error names the rule.
+    pub fn label(raw: &str) -> Result<Option<Self>, Violation> {
+        Self::parse("label", raw, 64, "must be 1 to 64 characters long and not blank")
+    }
+
+    /// Parses a reason: 1 to 200 characters. Returns `None` if the text is empty.
+    ///
+    /// # Errors
+    ///
+    /// If the reason breaks a rule. The error names the rule.
+    pub fn reason(raw: &str) -> Result<Option<Self>, Violation> {
+        Self::parse("reason", raw, 200, "must be 1 to 200 characters long and not blank")
+    }
+
+    fn parse(
+        field: &'static str,
+        raw: &str,
+        max_chars: usize,
+        length_rule: &'static str,
+    ) -> Result<Option<Self>, Violation> {
+        let refused = |rule| Err(Violation::new(field, rule));
+        if raw.is_empty() {
+            Ok(None)
+        } else if raw.trim().is_empty() || raw.chars().count() > max_chars {
+            refused(length_rule)
+        } else if raw.chars().any(char::is_control) {
+            refused("must not contain control characters")
+        } else if ApiKey::begins_in(raw) {
+            refused(NO_KEY)
+        } else {
+            Ok(Some(Self(raw.to_owned())))
+        }
+    }
+
+    /// Returns a text read from the database, without checking it.
+    pub(crate) const fn stored(text: String) -> Self {
+        Self(text)
+    }
+
+    /// Returns the text as it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remark_is_one_short_line_without_a_key() {
+        for right in ["x", "open invoice – write to sales@example.com", &"ä".repeat(64)] {
+            assert_eq!(Remark::label(right).unwrap().unwrap().as_str(), right);
+            assert_eq!(Remark::reason(right).unwrap().unwrap().as_str(), right);
+        }
+        assert_eq!(Remark::reason("").unwrap(), None);
+        for wrong in [" ", "a\nb", "a\u{7f}", &"x".repeat(201), "see pet_live_0", "pet_test_x"] {
+            assert_eq!(Remark::label(wrong).unwrap_err().field, "label", "{wrong:?}");
+            assert_eq!(Remark::reason(wrong).unwrap_err().field, "reason", "{wrong:?}");
+        }
+        assert!(Remark::label(&"x".repeat(65)).is_err() && Remark::reason(&"x".repeat(200)).is_ok());
+    }
+}
