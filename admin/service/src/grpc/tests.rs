@@ -11,7 +11,7 @@ use petstore_core::{
     server::in_memory,
     store::{SCHEMA, Store},
 };
-use petstore_database::{DatabaseUrl, OpenOptions, schema};
+use petstore_database::{OpenOptions, schema};
 use petstore_proto::{
     admin::v1::{self as pb, admin_service_client::AdminServiceClient},
     internal::v1::{
@@ -19,13 +19,9 @@ use petstore_proto::{
         usage_service_client::UsageServiceClient,
     },
 };
-use petstore_test_servers::{
-    Engine,
-    servers::{Database, database_with_schema},
-};
+use petstore_test_servers::{Home, servers::Database};
 use sea_orm::{ConnectionTrait, DbBackend};
 use serde_json::Value;
-use tempfile::TempDir;
 use tonic::{Code, Request, Status, service::Routes};
 use tonic_types::StatusExt;
 use tower::{BoxError, util::BoxCloneSyncService};
@@ -53,39 +49,15 @@ type Transport =
     BoxCloneSyncService<http::Request<tonic::body::Body>, http::Response<tonic::body::Body>, BoxError>;
 type Admin = AdminServiceClient<Transport>;
 
-/// Location of a store, removed when this handle is dropped.
-enum Home {
-    Folder(TempDir),
-    Database(Database),
+/// Opens the store, as another process would.
+async fn open(home: &Home) -> Store {
+    let options = OpenOptions { migrate: true, quick_check: true };
+    Store::open(&home.url().parse().unwrap(), &[], options).await.unwrap()
 }
 
-impl Home {
-    async fn new() -> Self {
-        match Engine::of_this_run() {
-            Engine::Sqlite => Self::Folder(tempfile::tempdir().unwrap()),
-            Engine::Postgres => Self::Database(store_database().await),
-        }
-    }
-
-    /// Opens the store, as another process would.
-    async fn open(&self) -> Store {
-        let url: DatabaseUrl = match self {
-            Self::Folder(folder) => format!("sqlite://{}/petstore.db", folder.path().display()),
-            Self::Database(database) => database.url(),
-        }
-        .parse()
-        .unwrap();
-        Store::open(&url, &[], OpenOptions { migrate: true, quick_check: true }).await.unwrap()
-    }
-}
-
-/// Creates a database with the schema of the store and no content.
-pub(crate) async fn store_database() -> Database {
-    database_with_schema(async |database| {
-        // Boxed: the compiler bounds how deep the futures of a test may be nested.
-        Box::pin(schema::up(&database.url().parse().unwrap(), &SCHEMA)).await.unwrap();
-    })
-    .await
+pub(crate) async fn make_schema(database: &Database) {
+    // Boxed: the compiler bounds how deep the futures of a test may be nested.
+    Box::pin(schema::up(&database.url().parse().unwrap(), &SCHEMA)).await.unwrap();
 }
 
 struct Shop {
@@ -98,9 +70,9 @@ struct Shop {
 
 impl Shop {
     async fn open() -> Self {
-        let home = Home::new().await;
+        let home = Home::new(make_schema).await;
         let (clock, hand) = Clock::manual(START);
-        let core = Core::new(home.open().await, clock);
+        let core = Core::new(open(&home).await, clock);
         let (administration, store) = (Administration::new(core.clone()), AdminStore::new(core.store()));
         Self { core, administration, store, hand, home }
     }

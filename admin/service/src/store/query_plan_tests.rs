@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex};
 use petstore_clock::UnixMillis;
 use petstore_core::{domain::PageSize, store::Store};
 use petstore_database::{OpenOptions, testing::Observe};
+use petstore_test_servers::servers::database_with_schema;
 use sea_orm::{ConnectionTrait, Statement};
 
 use super::AdminStore;
 use crate::{
     domain::{Actor, OperatorName, Role},
-    grpc::tests::store_database,
+    grpc::tests::make_schema,
 };
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
@@ -32,7 +33,7 @@ async fn administer(store: &AdminStore) {
 /// a busy machine.
 #[tokio::test]
 async fn no_statement_of_an_operator_is_compiled_before_postgresql_executes_it() {
-    let postgres = store_database().await;
+    let postgres = database_with_schema(make_schema).await;
     let options = OpenOptions { migrate: true, quick_check: true };
     let store = Store::open(&postgres.url().parse().unwrap(), &[], options).await.unwrap();
     let mut database = store.database().clone();

@@ -9,7 +9,7 @@ async fn a_new_store_gets_one_first_key_despite_concurrent_starts() {
     let shop = Shop::open().await;
     let mut starting = Vec::new();
     for _ in 0..4 {
-        let store = AdminStore::new(&shop.home.open().await);
+        let store = AdminStore::new(&open(&shop.home).await);
         starting.push(tokio::spawn(async move {
             let key = ApiKey::generate(Environment::Staging);
             store.create_first_account(&key, START).await.unwrap().map(|record| (record, key))
