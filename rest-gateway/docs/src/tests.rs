@@ -429,7 +429,7 @@ fn written_guide() -> String {
 
 #[test]
 fn the_written_guide_agrees_with_the_table() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/errors.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors.md");
     let written = std::fs::read_to_string(path).unwrap();
     let (introduction, _) = written.split_once("| Code |").unwrap();
     let current = introduction.to_owned() + &written_guide();
