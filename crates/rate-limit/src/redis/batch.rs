@@ -78,6 +78,7 @@ impl StepQueue {
 /// Sends batches and delivers their answers, until the queue is dropped.
 async fn carry(connection: Arc<RedisConnection>, mut queue: mpsc::UnboundedReceiver<QueuedStep>) {
     while let Some(mut steps) = gather(&mut queue).await {
+        // The usual case, which needs no further allocation.
         if steps.len() <= MAX_BATCH {
             send(&connection, steps).await;
             continue;
