@@ -142,3 +142,58 @@ fn every_part_of_the_service_checks_for_overflows_in_a_release() {
         assert_eq!(checks, is_checked, "{folder}: [{section}] overflow-checks");
     }
 }
+
+/// Returns the folders of the crates that a row of the table in architecture.md is about. Only the first needs
+/// its parent.
+fn crates_of_row(folders: &str) -> Vec<&'static str> {
+    let named: Vec<_> =
+        folders.split('`').skip(1).step_by(2).map(|name| name.trim_end_matches('/')).collect();
+    let parent = named[0].split_once('/').map_or("", |(parent, _)| parent);
+    let is_named =
+        |folder: &&str| named.iter().any(|name| *folder == *name || **folder == format!("{parent}/{name}"));
+    if named == ["proto"] { vec!["."] } else { CRATES.into_iter().filter(is_named).collect() }
+}
+
+/// Returns the names of the packages in a list such as "proto (the form of a call), core", or none if it is a
+/// sentence.
+fn packages_of_row(known: &str) -> Option<BTreeSet<String>> {
+    let folders = folders();
+    let package = |name: &str| {
+        let name = name.split(" (").next()?.trim_start_matches("the ");
+        let is_named = |(package, folder): &(&String, &&str)| {
+            package.strip_prefix("petstore-") == Some(name) || **folder == name
+        };
+        folders.iter().find(is_named).map(|(package, _)| package.clone())
+    };
+    if known == "none" { Some(BTreeSet::new()) } else { known.split(", ").map(package).collect() }
+}
+
+#[test]
+fn the_table_of_the_architecture_names_the_crates_that_each_crate_uses() {
+    let page = read("docs/architecture.md");
+    let (_, table) = page.split_once("| Of the crates here it knows |\n").unwrap();
+    let packages: BTreeSet<_> = folders().into_keys().collect();
+    let is_listed = |package: &String| {
+        let is_for_most = ["petstore-clock", "petstore-telemetry"].contains(&&**package);
+        packages.contains(package) && !is_for_most
+    };
+    let mut described = BTreeSet::new();
+    for row in table.lines().skip(1).take_while(|line| line.starts_with('|')) {
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        let crates = crates_of_row(cells[1]);
+        let used: BTreeSet<_> =
+            crates.iter().flat_map(|folder| dependencies(folder)).filter(is_listed).collect();
+        match packages_of_row(cells[3]) {
+            Some(named) => assert_eq!(used, named.into_iter().filter(is_listed).collect(), "{}", cells[1]),
+            // They compose nearly everything else.
+            None => assert!(
+                ["`petstore/`", "`petstore/settings/`", "`admin/commands/`"].contains(&cells[1]),
+                "{row}"
+            ),
+        }
+        described.extend(crates);
+    }
+    let expected: BTreeSet<_> =
+        CRATES.into_iter().chain(["."]).filter(|folder| !folder.starts_with("testing/")).collect();
+    assert_eq!(described, expected);
+}
