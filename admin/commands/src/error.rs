@@ -125,6 +125,8 @@ fn text(status: &Status) -> String {
             "its file is named by --service-token-file"
         };
         format!("{text}; {settings}")
+    } else if status.code() == Code::Unimplemented {
+        "the core lacks this method: upgrade it".to_owned() // 1.0.0 itself says nothing
     } else {
         text
     }

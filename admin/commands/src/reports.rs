@@ -197,7 +197,7 @@ pub(crate) fn deprecation(report: &DeprecationSettings) -> Result<(), CommandErr
     for row in rows.as_array_mut().into_iter().flatten() {
         if row["otherRequests"].is_null() && !is_of_all_accounts {
             let older = "this core is older than 1.1.0: leave out --account and --by";
-            return Err(Status::unimplemented(older).into());
+            return Err(Status::failed_precondition(older).into());
         }
         set_date(row, "date", "startTime");
         set_date(row, "lastDate", "lastDay");

@@ -143,8 +143,8 @@ fn every_part_of_the_service_checks_for_overflows_in_a_release() {
     }
 }
 
-/// Returns the folders of the crates that a row of the table in architecture.md is about. Only the first needs
-/// its parent.
+/// Returns the folders of the crates that a row of the table in architecture.md is about. Only the first
+/// needs its parent.
 fn crates_of_row(folders: &str) -> Vec<&'static str> {
     let named: Vec<_> =
         folders.split('`').skip(1).step_by(2).map(|name| name.trim_end_matches('/')).collect();

@@ -16,7 +16,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_stream::{Stream, StreamExt};
 use tonic::{
     codegen::Service,
-    transport::{self, ClientTlsConfig, Endpoint, Identity},
+    service::Routes,
+    transport::{self, ClientTlsConfig, Endpoint, Identity, server::TcpIncoming},
 };
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse, health_client::HealthClient};
 use tonic_reflection::pb::{v1, v1alpha};
@@ -114,6 +115,17 @@ async fn rewritten(
     }
     frames.extend(trailers.map(Frame::trailers));
     Ok(http::Response::from_parts(head, StreamBody::new(tokio_stream::iter(frames.into_iter().map(Ok)))))
+}
+
+/// Starts a core that has no method at all, and returns its address. tonic answers each call, as it answers
+/// for a method that an older release lacks. It ends with the runtime.
+#[must_use]
+pub fn core_without_methods() -> SocketAddr {
+    let incoming = TcpIncoming::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
+    let address = incoming.local_addr().expect("a bound socket");
+    let server = transport::Server::builder().add_routes(Routes::default());
+    tokio::spawn(server.serve_with_incoming(incoming));
+    address
 }
 
 /// Returns a stream of these messages to the service.

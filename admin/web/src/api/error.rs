@@ -21,7 +21,8 @@ pub(super) enum AdminError {
     /// Refusal by the core, with its own message.
     #[error("{message}")]
     Refused { reason: AdminErrorReason, message: String, retry_after: Option<Duration> },
-    #[error("the core has no admin API: is it an older release?")]
+    /// Older cores lack newer methods.
+    #[error("the core lacks this method: upgrade it")]
     NotServed,
     #[error(transparent)]
     Api(#[from] ApiError),

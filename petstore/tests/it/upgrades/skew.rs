@@ -1,11 +1,15 @@
 //! A gateway and a core of different releases. A proxy makes the core's answers those of another release.
 
+use petstore_api_key::OperatorToken;
 use petstore_proto::{
     Answer,
     internal::v1::{CallResponse, CallStatus, ListChangesResponse, ResolveKeysResponse, ResolvedKey},
     v1::{GetPetResponse, ListPetsResponse},
 };
-use petstore_testkit::{Client, Installation, Server, eventually, grpc::rewriting_proxy};
+use petstore_testkit::{
+    Client, Installation, Server, eventually,
+    grpc::{core_without_methods, rewriting_proxy},
+};
 use prost::Message;
 use serde_json::json;
 
@@ -212,4 +216,23 @@ async fn a_gateway_before_a_core_that_lacks_a_method_of_clients_is_ready_and_ans
     refused.assert_error(503, "UNAVAILABLE");
     assert_eq!(refused.retry_after(), 1, "{refused:?}");
     logged(&shop, lacking).await;
+}
+
+#[tokio::test]
+async fn an_operator_whose_core_lacks_a_method_is_told_to_upgrade_it() {
+    let installation = petstore();
+    let token = OperatorToken::generate();
+    installation.write_secret("token", token.expose());
+    let core = core_without_methods();
+    let core_url = format!("http://{core}");
+    let command = ["usage", "--all", "--core-url", &core_url, "--operator-token-file", "token"];
+    let failed = installation.run(&command).await;
+    assert_eq!(
+        (failed.code, failed.stdout.as_str(), failed.stderr.as_str()),
+        (Some(1), "", "error: the core lacks this method: upgrade it\n")
+    );
+    let gateway = start_gateway(&installation, &core.to_string()).await;
+    let answer = gateway.admin().with_key(token.expose()).get("/admin/v1/account-usage").await;
+    answer.assert_error_body(503, "UNAVAILABLE");
+    assert_eq!(answer.message(), "the core lacks this method: upgrade it");
 }
