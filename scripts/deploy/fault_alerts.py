@@ -99,6 +99,9 @@ def run(fault: Fault, template: Template, stack: ExitStack) -> Outcome:
             outcome.wrong.append(f"{monitoring.firing() & names} is firing after the fault")
             break
         time.sleep(0.2)
+    time.sleep(max(0, healed + fault.afterwards / FACTOR - time.monotonic()))
+    if again := monitoring.pager.notified.keys() - notified.keys():
+        outcome.wrong.append(f"notified after the fault: {sorted(again)}")
     return outcome
 
 

@@ -28,6 +28,7 @@ class Fault:
     kind: Callable[..., Installation] = Cluster
     says: dict[str, tuple[str, str]] = field(default_factory=dict)  # part and cause in /readyz, by process
     scraped: str = ""  # the role that is scraped, if not all are
+    afterwards: int = 0  # seconds after it is healed in which nobody is notified again, at the speed of the shipped files
 
 
 def all_cores(action: Callable[[Process], None]) -> Callable[[Cluster], None]:
@@ -219,7 +220,7 @@ FAULTS = [
     Fault("One gateway of two is dead", "SIGKILL", one("gateway-1", Process.kill), one("gateway-1", lambda gateway: gateway.start()),
           tickets=INSTANCE_DOWN, within=180),
     Fault("All cores are dead", "SIGKILL", all_cores(Process.kill), all_cores(lambda core: core.start()), page="PetstoreCoreAway",
-          says=dict.fromkeys(GATEWAYS, ("core", "unreachable"))),
+          says=dict.fromkeys(GATEWAYS, ("core", "unreachable")), afterwards=480),
     Fault("All cores are dead, and Prometheus scrapes only gateways", "SIGKILL", all_cores(Process.kill),
           all_cores(lambda core: core.start()), page="PetstoreCoreAway", scraped="gateway",
           says=dict.fromkeys(GATEWAYS, ("core", "unreachable"))),
