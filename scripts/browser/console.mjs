@@ -6,6 +6,10 @@ import { DESKTOP, openPage } from "./browser.mjs";
 
 // Time within which gateways follow operators' changes.
 const FOLLOW_MS = 5_000;
+// Time within which everything that gateways count is in reports.
+const REPORTED_MS = 20_000;
+// Time within which a page notices an outage, or its end.
+const SHOWN_MS = 30_000;
 
 // A request of a customer, at a gateway.
 export const get = (origin, key, path = "/v1/pets") => fetch(origin + path, { headers: { Authorization: `Bearer ${key}` } });
@@ -76,14 +80,32 @@ export async function secretShown(page) {
 }
 
 // Returns the API's response to a request from the page.
-export function asks(page, method, path) {
+export function asks(page, method, path, body = {}) {
   return page.evaluate(
-    async ([method, path]) => {
-      const init = method === "GET" || method === "DELETE" ? {} : { body: "{}" };
+    async ([method, path, body]) => {
+      const init = method === "GET" || method === "DELETE" ? {} : { body: JSON.stringify(body) };
       const headers = { "Petstore-Console": "1", "Content-Type": "application/json" };
       const text = await (await fetch(`/console/api/${path}`, { method, headers, ...init })).text();
       return text === "" ? {} : JSON.parse(text);
     },
-    [method, path],
+    [method, path, body],
   );
+}
+
+// Waits until `check` returns something true, and returns it: gateways report what they count every 5 s.
+export async function eventually(what, check) {
+  for (const until = performance.now() + REPORTED_MS; ; await new Promise((done) => setTimeout(done, 200))) {
+    const found = await check();
+    if (found) return found;
+    assert.ok(performance.now() < until, `not within ${REPORTED_MS / 1000} seconds: ${what}`);
+  }
+}
+
+// Lets the page's own clock run until it shows that, but not while it waits for an answer.
+export async function shownInTime(page, locator) {
+  for (const until = performance.now() + SHOWN_MS; !(await locator.isVisible()); ) {
+    assert.ok(performance.now() < until, `not shown within ${SHOWN_MS / 1000} seconds: ${locator}`);
+    if ((await page.locator("main[aria-busy]").count()) === 0) await page.clock.runFor(5_000);
+    await new Promise((done) => setTimeout(done, 100));
+  }
 }

@@ -3,13 +3,12 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { once } from "node:events";
-import { chown, mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
-import { createServer as listenOn } from "node:net";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 
+import { freePort, startPostgres } from "./postgres.mjs";
 import { start, stop } from "./process.mjs";
 import { ANY_PORT, BINARY } from "./service.mjs";
 
@@ -23,13 +22,14 @@ export async function startDeployment() {
   const end = async () => {
     for (const each of ends.reverse()) await each();
   };
-  const startHere = async (program, args, until, { signal, ...options } = {}) => {
-    const { child, match } = await start(program, args, { cwd: folder, until, ...options });
-    ends.push(() => stop(child, signal));
+  const startHere = async (program, args, until) => {
+    const { child, match } = await start(program, args, { cwd: folder, until });
+    ends.push(() => stop(child));
     return match.groups ?? {};
   };
   try {
-    const database = await startPostgres(folder, startHere);
+    const { url: database, stop: stopDatabase } = await startPostgres(folder);
+    ends.push(stopDatabase);
     const redisPort = await freePort();
     await startHere("redis-server", ["--port", redisPort, "--bind", "127.0.0.1", "--save", "", "--dir", folder], /Ready to accept connections/);
     const core = await startHere(BINARY, ["core", "--database-url", database, "--grpc-addr", ANY_PORT, "--admin-addr", ANY_PORT], SERVES);
@@ -50,40 +50,9 @@ export async function startDeployment() {
   }
 }
 
-// Starts a new server. Returns the URL of its database. As root it uses the account that Debian's package created.
-async function startPostgres(folder, startHere) {
-  const [newest] = (await readdir("/usr/lib/postgresql")).sort((a, b) => b - a);
-  const programs = `/usr/lib/postgresql/${newest}/bin`;
-  const account = process.getuid() === 0 ? await accountOf("postgres") : {};
-  if (account.uid) await chown(folder, account.uid, account.gid);
-  const data = join(folder, "postgres");
-  await run(`${programs}/initdb`, ["--pgdata", data, "--username=postgres", "--encoding=UTF8", "--no-locale", "--no-sync", "--auth=trust"], { cwd: folder, ...account });
-  const port = await freePort();
-  const settings = { listen_addresses: "127.0.0.1", port, unix_socket_directories: "", fsync: "off", shared_buffers: "16MB" };
-  const args = ["-D", data, ...Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`])];
-  await startHere(`${programs}/postgres`, args, /ready to accept connections/, { signal: "SIGINT", ...account });
-  return `postgres://postgres@127.0.0.1:${port}/postgres`;
-}
-
-async function accountOf(user) {
-  const line = (await readFile("/etc/passwd", "utf8")).split("\n").find((each) => each.startsWith(`${user}:`));
-  const [, , uid, gid] = line.split(":");
-  return { uid: Number(uid), gid: Number(gid) };
-}
-
 // A gateway listens before it has reached the core, and the core before its store has answered.
 async function ready(admin) {
   while (!(await fetch(`${admin}/readyz`)).ok) await new Promise((done) => setTimeout(done, 50));
-}
-
-// For servers that cannot choose a port themselves.
-async function freePort() {
-  const server = listenOn().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address();
-  server.close();
-  await once(server, "close");
-  return String(port);
 }
 
 // Starts HAProxy with the shipped file, in which only names and ports are replaced. Returns the address of its admin port.

@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 
+import { startPostgres } from "./postgres.mjs";
 import { start, stop } from "./process.mjs";
 
 export const ANY_PORT = "127.0.0.1:0";
@@ -38,28 +39,42 @@ export async function startService() {
   }
 }
 
-// Starts a core and a gateway as two processes: { admin, operatorToken, startCore, stopCore, stop }.
-export async function startApart() {
+// Starts a core and a gateway as two processes: { admin, operatorToken, startCore, stopCore, stop }. On
+// PostgreSQL, if wanted: then also { startDatabase, stopDatabase }.
+export async function startApart({ onPostgres = false } = {}) {
   const folder = await mkdtemp(join(tmpdir(), "petstore-apart-"));
   const here = (args, until) => start(BINARY, args, { cwd: folder, until });
-  const [database, socket] = [["--database-url", "sqlite://petstore.db"], `unix://${join(folder, "core.sock")}`];
-  let [core, gateway] = [null, null];
-  const startCore = async () => {
-    core = (await here(["core", ...database, "--grpc-addr", socket, "--admin-addr", ANY_PORT], /^admin /m)).child;
-  };
-  const stopCore = () => stop(core);
+  const socket = `unix://${join(folder, "core.sock")}`;
+  let [postgres, core, gateway] = [null, null, null];
   const end = async () => {
     for (const child of [gateway, core].filter(Boolean)) await stop(child);
+    await postgres?.stop();
     await rm(folder, { recursive: true, force: true });
   };
   try {
+    postgres = onPostgres ? await startPostgres(folder) : null;
+    const database = ["--database-url", postgres?.url ?? "sqlite://petstore.db"];
+    const startCore = async () => {
+      const flags = [...database, "--grpc-addr", socket, "--admin-addr", ANY_PORT];
+      core = (await here(["core", ...flags], /^admin /m)).child;
+    };
     await startCore();
-    const operator = await promisify(execFile)(BINARY, ["operator", "create", "first", "--role", "admin", ...database, "--output", "json"], { cwd: folder });
-    const { child, match } = await here(["gateway", "--core-url", socket, "--http-addr", ANY_PORT, "--admin-addr", ANY_PORT], /^admin +(?<admin>http:\S+)$/m);
+    const create = ["operator", "create", "first", "--role", "admin", "--output", "json"];
+    const operator = await promisify(execFile)(BINARY, [...create, ...database], { cwd: folder });
+    const addresses = ["--core-url", socket, "--http-addr", ANY_PORT, "--admin-addr", ANY_PORT];
+    const { child, match } = await here(["gateway", ...addresses], /^admin +(?<admin>http:\S+)$/m);
     gateway = child;
     const { admin } = match.groups;
     while (!(await fetch(`${admin}/readyz`)).ok) await new Promise((done) => setTimeout(done, 50));
-    return { admin, operatorToken: JSON.parse(operator.stdout).token, startCore, stopCore, stop: end };
+    return {
+      admin,
+      operatorToken: JSON.parse(operator.stdout).token,
+      startCore,
+      stopCore: () => stop(core),
+      startDatabase: postgres?.start,
+      stopDatabase: postgres?.stop,
+      stop: end,
+    };
   } catch (error) {
     await end();
     throw error;

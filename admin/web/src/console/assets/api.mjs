@@ -12,7 +12,9 @@ export class ApiError extends Error {
 
 const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.?!]$/.test(text) ? "" : "."}`;
 
-const CORE_AWAY = "The core or its database is unavailable. Until it is back, its data can be neither shown nor changed.";
+const HEALTH = "/console/health";
+
+const UNTIL = "Until it is back, its data can be neither shown nor changed.";
 
 async function request(method, path, body) {
   const response = await send(method, path, body, 15_000);
@@ -36,8 +38,17 @@ async function send(method, path, body, timeout) {
   }
   if (response.ok) return response;
   const parsed = parse(await response.text());
-  const message = parsed?.code === "UNAVAILABLE" ? CORE_AWAY : (parsed?.message ?? `The response was ${response.status}, without an explanation.`);
+  const explained = parsed?.message ?? `The response was ${response.status}, without an explanation.`;
+  const message = parsed?.code === "UNAVAILABLE" ? `${await partAway(path)} is unavailable. ${UNTIL}` : explained;
   throw new ApiError(response.status, parsed?.code ?? "UNKNOWN", message);
+}
+
+// Returns the part that a request lacked. The gateway's health tells a core without its database from one that
+// is away; just after an outage has begun, it may not know yet.
+async function partAway(path) {
+  const { parts = {}, causes = {} } = path === HEALTH ? {} : await getHealth().catch(() => ({}));
+  const isDatabase = parts.database === "down" || causes.core?.cause === "database_unreachable";
+  return isDatabase ? "The database" : "The core or its database";
 }
 
 function parse(text) {
@@ -58,7 +69,7 @@ const at = (...segments) => `/console/api/${segments.map(encodeURIComponent).joi
 const get = (path, parameters = {}) => request("GET", withQuery(path, parameters));
 
 // The health of the gateway that answers, and, with a session, its requests. Works while the core is away.
-export const getHealth = () => get("/console/health");
+export const getHealth = () => get(HEALTH);
 
 // Sessions.
 export const signIn = (token) => request("POST", "/console/session", { token });
