@@ -6,7 +6,7 @@ import { filledIn, requestChart } from "./chart.mjs";
 import { ask, showSecret } from "./dialog.mjs";
 import { element } from "./element.mjs";
 import { capitalized, date, keyName, limits, moment, number, plan, relative, word } from "./format.mjs";
-import { accountLink, bannedKeysTag, details, field, growingTable, head, keyLink, keyStateTag, link, missing, orProblem, panel, planTag, shortKeyLink, table, tag, unlessMissing, windowMeter } from "./view.mjs";
+import { accountLink, bannedKeysTag, callsNote, details, field, growingTable, head, keyLink, keyStateTag, link, missing, orProblem, panel, planTag, shortKeyLink, table, tag, unlessMissing, windowMeter } from "./view.mjs";
 
 const DAY = 86_400_000;
 const daysLong = (days) => [`${days * 86_400}s`, `in ${days} days`];
@@ -77,6 +77,7 @@ async function deprecatedUse(account) {
   if (!days.some((day) => day.calls > 0)) return null;
   const columns = (title, content) => [[title, content], ["getPet", (use) => number(use.calls), true], ["Other requests", (use) => number(use.otherRequests), true]];
   return [
+    callsNote(),
     table(columns("Day, UTC", (use) => date(use.startTime)), days.reverse(), { isNarrow: true }),
     element("h3", {}, "By key, in the last 24 hours"),
     keys.length > 0 ? table(columns("Key", (use) => shortKeyLink(use.keyId)), keys, { isNarrow: true }) : element("p", { class: "nothing" }, "No requests."),

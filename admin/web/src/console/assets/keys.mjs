@@ -42,7 +42,7 @@ export async function bansPage() {
 }
 
 export function banOrigin(ban) {
-  return word(ban.origin, "BAN_ORIGIN") === "operator" ? "by an operator" : "automatic: it ignored 429";
+  return word(ban.origin, "BAN_ORIGIN") === "operator" ? "by an operator" : "automatically: it kept sending after 429";
 }
 
 function section(label, ...children) {

@@ -5,7 +5,7 @@ import { getHealth, getOverview, listAccountUsage, listBans, listBrownouts, list
 import { requestChart } from "./chart.mjs";
 import { element } from "./element.mjs";
 import { capitalized, date, hour, keyName, moment, number, time, word } from "./format.mjs";
-import { accountLink, details, head, keyLink, link, panel, shortKeyLink, table, tag } from "./view.mjs";
+import { accountLink, callsNote, details, head, keyEnd, keyLink, link, panel, shortKeyLink, table, tag } from "./view.mjs";
 
 export async function overviewPage() {
   const expiringKeys = listKeys({ expiringWithin: "7d", pageSize: 5 });
@@ -67,7 +67,7 @@ function refusals({ refusals = [], refusedAccounts = [] }) {
 const CAUSES = {
   minute_limit: "Over the account’s limit per minute",
   day_limit: "Over the account’s limit per day",
-  limiter_ban: "Key banned automatically: it ignored 429",
+  limiter_ban: "Key banned automatically: it kept sending after 429",
   operator_ban: "Key banned by an operator",
   account_suspended: "Account suspended",
   key_revoked: "Revoked key",
@@ -142,7 +142,7 @@ const keysIn = (query, column) => ({ keys = [], totalSize }) =>
   keys.length === 0
     ? nothing("None.")
     : [
-        table([["Key", (key) => keyLink(key.id, keyName(key))], ["Account", (key) => accountLink(key.account)], column], keys),
+        table([["Key", (key) => [keyLink(key.id, keyName(key)), " ", keyEnd(key)]], ["Account", (key) => accountLink(key.account)], column], keys),
         element("p", {}, link(`/console/keys?${query}`, `All ${number(totalSize ?? keys.length)}`)),
       ];
 
@@ -151,7 +151,6 @@ const known = (count) => (count === undefined ? "–" : number(count));
 
 function deprecatedUse({ uses = [] }) {
   if (uses.length === 0) return nothing("None within the last 30 days.");
-  const note = element("p", { class: "note" }, "Every call counts, even one that was refused with 429 or failed.");
   const columns = [
     ["Account", (use) => accountLink(use.account)],
     ["Operation", (use) => element("code", {}, use.operationId)],
@@ -160,7 +159,7 @@ function deprecatedUse({ uses = [] }) {
     ["Other requests", (use) => known(use.otherRequests), true],
     ["Last", (use) => date(use.lastDay)],
   ];
-  return [note, table(columns, uses.slice(0, 20))];
+  return [callsNote(), table(columns, uses.slice(0, 20))];
 }
 
 // Rehearsals of a removal. Operators plan them with `petstore brownout`.

@@ -11,6 +11,13 @@ export const keyLink = (id, ...children) => link(`/console/keys/${encodeURICompo
 // begin alike.
 export const shortKeyLink = (id) => element("a", { href: `/console/keys/${encodeURIComponent(id)}`, title: id }, element("code", {}, `…${id.slice(-12)}`));
 
+// Tells keys with the same label apart, such as those of a rotation. A key without a label is named by its end.
+export const keyEnd = ({ label, lastFour }) => (label ? element("code", {}, `…${lastFour}`) : null);
+
+// What the calls of a deprecated operation are.
+export const callsNote = () =>
+  element("p", { class: "note" }, "Every call counts, even one that was refused with 429 or failed.");
+
 // The heading of a page, with its tags and actions.
 export function head(title, { tags = [], actions = [] } = {}) {
   document.title = `${title} · Operator console`;
