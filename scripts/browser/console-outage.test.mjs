@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
 import { DESKTOP, PHONE, launch, openPage, screenshot, seriousFaults } from "./browser.mjs";
-import { makeAccount, signedIn } from "./console.mjs";
+import { makeAccount, shownInTime, signedIn } from "./console.mjs";
 import { startApart } from "./service.mjs";
 
 let service;
@@ -58,8 +58,7 @@ test("every page keeps heading and navigation, and comes back by itself", async 
   await page.goto("/console/accounts/zoo");
   await page.getByText("Last tried at").waitFor();
   await service.startCore();
-  const back = page.getByRole("heading", { name: "zoo", level: 1, exact: true });
-  while (!(await back.isVisible())) await page.clock.runFor(5_000);
+  await shownInTime(page, page.getByRole("heading", { name: "zoo", level: 1, exact: true }));
   assert.equal(await page.getByText("The core or its database is unavailable.").count(), 0);
 });
 
@@ -74,7 +73,8 @@ test("signing in says that it has to wait, and until when", async (t) => {
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.getByRole("alert").filter({ hasText: "The core or its database is unavailable" }).waitFor();
   await service.startCore();
-  while (await notice.first().isVisible()) await page.clock.runFor(5_000);
+  await shownInTime(page, page.getByRole("status").filter({ hasText: "You can sign in again." }));
+  assert.equal(await notice.first().isVisible(), false);
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.getByRole("heading", { name: "Accounts" }).waitFor();
 });
