@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use clap::Subcommand;
+use clap::{Subcommand, builder::NonEmptyStringValueParser};
 use petstore_clock::format_duration;
 use petstore_command_line::output::{Column, column, table};
 use petstore_settings::value::duration;
@@ -16,7 +16,7 @@ pub enum BrownoutCommand {
     /// Plan a brownout; running gateways know it within 5 seconds
     Create {
         /// Name of the account; without it, every account
-        #[arg(long, value_name = "NAME")]
+        #[arg(long, value_parser = NonEmptyStringValueParser::new(), value_name = "NAME")]
         account: Option<String>,
         /// Time at which it starts (RFC 3339), as in 2026-12-01T09:00:00Z; without it, now
         #[arg(long, value_name = "TIME")]

@@ -17,7 +17,7 @@ use crate::{client::AdminSettings, error::CommandError};
 #[group(required = true, multiple = false)]
 struct Whose {
     /// Name of the account
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new(), value_name = "NAME")]
     account: Option<String>,
 
     /// Show all accounts, each day or month of each in a row

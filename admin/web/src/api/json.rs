@@ -33,6 +33,10 @@ pub(super) fn set_members(
         match fields.iter().find(|field| field.json_name() == name) {
             None => faults.push(format!("{path} is not a field of this object")),
             Some(_) if value.is_null() => {} // as if it were omitted
+            // In a request without it, the field would select everything.
+            Some(field) if field.name() == "account" && value == "" => {
+                faults.push(format!("{path} must not be empty"));
+            }
             Some(field) if is_taken(message, field) => {
                 faults.push(format!("{path} cannot be combined with another field that says the same"));
             }

@@ -142,6 +142,7 @@ async fn a_brownout_without_an_end_or_a_place_in_the_calendar_is_refused() {
         (json!({"duration": "604801s"}), "duration"),
         (json!({"duration": "60s", "startTime": "2026-11-20T09:59:00Z"}), "startTime"),
         (json!({"duration": "60s", "startTime": "9999-12-31T23:59:59Z"}), "startTime"),
+        (json!({"duration": "60s", "account": ""}), "account"), // not every account
     ] {
         let refused = ann.post("/admin/v1/brownouts", &plan).await;
         refused.assert_error_body(400, "INVALID_PARAMETER");
