@@ -7,8 +7,7 @@ use petstore_proto::internal::v1::{Brownout, ListChangesResponse};
 /// Maximum number of brownouts that are kept: as many as a core plans.
 const MAX_KEPT: usize = 32;
 
-/// Brownouts that the core listed last. They begin and end by this gateway's clock, even while the core is
-/// away.
+/// Brownouts that the core listed last. They begin and end by the core's clock, even while the core is away.
 #[derive(Debug, Default)]
 pub(crate) struct Calendar(RwLock<Vec<Brownout>>);
 

@@ -153,7 +153,7 @@ async fn get_usage(
     unknown.refuse()?;
     let (key, limits) = caller.limits.as_ref().ok_or(ApiError::Internal)?;
     let days = gateway.usage.days(&gateway.core, caller).await?;
-    let brownouts = gateway.brownouts.announced(caller.account_id, gateway.clock.now());
+    let brownouts = gateway.brownouts.announced(caller.account_id, gateway.keys.core_now());
     Ok(json_response(StatusCode::OK, usage_body(key, limits, &days, &brownouts)))
 }
 

@@ -183,6 +183,12 @@ impl KeyResolver {
         self.0.metrics.collectors()
     }
 
+    /// Returns the time by the core's clock, as far as the core has told it.
+    #[must_use]
+    pub fn core_now(&self) -> UnixMillis {
+        self.0.core.now()
+    }
+
     /// Returns the fault of the core, as this gateway sees it.
     #[must_use]
     pub fn core_fault(&self) -> Option<Fault> {

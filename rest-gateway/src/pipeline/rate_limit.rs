@@ -95,7 +95,7 @@ impl Judged {
 }
 
 /// Counts a request with a key, unless the key is banned, and bans the key if its strikes are too many. The
-/// limiter's clock decides when a ban ends, as with `Retry-After`. This gateway's clock only selects the bans
+/// limiter's clock decides when a ban ends, as with `Retry-After`. The core's clock only selects the bans
 /// that may be in force.
 async fn judge(
     gateway: &GatewayState,
@@ -104,7 +104,7 @@ async fn judge(
 ) -> Result<Judged, LimiterUnavailable> {
     let last_ban = last_ban(gateway, key);
     if let Some(last_ban) = &last_ban
-        && last_ban.in_force(gateway.clock.now().minus(Duration::from_mins(1))).is_some()
+        && last_ban.in_force(gateway.keys.core_now().minus(Duration::from_mins(1))).is_some()
     // clocks differ by less
     {
         let judged = Judged::new(gateway.limiter.peek(limit_key, key.quota).await?, Some(last_ban));

@@ -54,7 +54,7 @@ pub(super) async fn get(
     if now >= GET_PET_DEPRECATION.removed_at {
         return Err(ApiError::OperationRemoved);
     }
-    if let Some(until) = gateway.brownouts.in_force_until(caller.account_id, now) {
+    if let Some(until) = gateway.brownouts.in_force_until(caller.account_id, gateway.keys.core_now()) {
         return Err(ApiError::OperationBrownout { until });
     }
     unknown.add_query(request.uri());

@@ -3,7 +3,10 @@
 use petstore_api_key::OperatorToken;
 use petstore_proto::{
     Answer,
-    internal::v1::{CallResponse, CallStatus, ListChangesResponse, ResolveKeysResponse, ResolvedKey},
+    internal::v1::{
+        Brownout, BrownoutCalendar, CallResponse, CallStatus, ListChangesResponse, ResolveKeysResponse,
+        ResolvedKey,
+    },
     v1::{GetPetResponse, ListPetsResponse},
 };
 use petstore_testkit::{
@@ -137,6 +140,35 @@ async fn a_key_expires_by_the_clock_of_the_core_and_not_of_the_gateway() {
     let shop = ahead(-MINUTE_MS).await;
     shop.gateway.ready().await;
     shop.client.get("/v1/pets").await.assert_status(200);
+}
+
+#[tokio::test]
+async fn a_brownout_begins_by_the_clock_of_the_core_and_not_of_the_gateway() {
+    const MINUTE_MS: i64 = 60_000;
+    let ahead = |ms: i64| {
+        Skewed::open(move |path, message| match path {
+            RESOLVE_KEYS => changed(&message, |found: &mut ResolveKeysResponse| {
+                found.now_ms = found.now_ms.map(|now| now + ms);
+            }),
+            LIST_CHANGES => changed(&message, |feed: &mut ListChangesResponse| {
+                let now = feed.now_ms.expect("the core's time") + ms;
+                feed.now_ms = Some(now);
+                // Half a minute ago for a core that is a minute ahead, and to come for the gateway
+                let (starts_at_ms, ends_at_ms) = (now - ms / 2, now + 5 * MINUTE_MS);
+                let planned = Brownout { account_id: 0, starts_at_ms, ends_at_ms };
+                feed.brownouts = Some(BrownoutCalendar { brownouts: vec![planned] });
+            }),
+            _ => message,
+        })
+    };
+    let shop = ahead(MINUTE_MS).await;
+    shop.gateway.ready().await;
+    shop.client.get("/v1/pets/1").await.assert_error(410, "OPERATION_BROWNOUT");
+    let shop = ahead(-MINUTE_MS).await;
+    shop.gateway.ready().await;
+    shop.client.get("/v1/pets/1").await.assert_error(404, "PET_NOT_FOUND");
+    let announced = shop.client.get("/v1/usage").await.assert_status(200).json();
+    assert_eq!(announced["brownouts"].as_array().map(Vec::len), Some(1), "{announced}");
 }
 
 #[tokio::test]
