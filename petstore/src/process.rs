@@ -32,9 +32,11 @@ use self::{
     admin::{Health, Sources},
     first_secrets::FirstSecretError,
     rlimits::ConnectionLimits,
-    run::Reloads,
 };
-pub(crate) use self::{first_secrets::FirstSecret, run::run};
+pub(crate) use self::{
+    first_secrets::FirstSecret,
+    run::{Reloads, run},
+};
 
 /// Reason why a process of the service did not start, or failed.
 #[derive(Debug, thiserror::Error)]
@@ -144,9 +146,10 @@ impl Process {
     pub(crate) async fn start(
         settings: &ProcessSettings,
         service: &'static str,
+        reloads: Reloads,
     ) -> Result<(Self, Traces), ProcessError> {
         let admin = listener::bind_admin(settings).await?;
-        let mut process = Self::new(settings, admin.http.addr);
+        let mut process = Self::new(settings, admin.http.addr, reloads);
         let spans = SpanMetrics::default();
         process.metrics.add(spans.collectors());
         let traces = match settings.otlp_endpoint.clone() {
@@ -163,7 +166,7 @@ impl Process {
         Ok((process, traces))
     }
 
-    fn new(settings: &ProcessSettings, admin: SocketAddr) -> Self {
+    fn new(settings: &ProcessSettings, admin: SocketAddr, reloads: Reloads) -> Self {
         let (phase, metrics) = (watch::Sender::new(Phase::Starting), Exposition::default());
         let health = Health::new(phase.subscribe());
         for collectors in
@@ -181,7 +184,7 @@ impl Process {
             sources: Sources::default(),
             health,
             admin_hosts: settings.admin_host.clone(),
-            reloads: Reloads::default(),
+            reloads,
             metrics,
             traces: None,
         }
@@ -290,7 +293,11 @@ mod tests {
             #[command(flatten)]
             settings: ProcessSettings,
         }
-        Process::new(&Flags::try_parse_from(flags).unwrap().settings, "127.0.0.1:1".parse().unwrap())
+        Process::new(
+            &Flags::try_parse_from(flags).unwrap().settings,
+            "127.0.0.1:1".parse().unwrap(),
+            Reloads::default(),
+        )
     }
 
     #[tokio::test]

@@ -153,12 +153,12 @@ def damage(single: Single) -> None:
         get(single.rest, f"/v1/pets/{pet}", single.keys["busy"])
 
 
-def expire_soon(single: Single) -> None:
-    single.certificate(5)
+def expire_soon(port: str) -> Callable[[Single], None]:
+    return lambda single: single.certificate(port, 5)
 
 
-def renew(single: Single) -> None:
-    single.certificate(90)
+def renew(port: str) -> Callable[[Single], None]:
+    return lambda single: single.certificate(port, 90)
 
 
 def flood(key: str, per_second: float, sources: tuple[str, ...]) -> Callable[[Cluster], None]:
@@ -257,7 +257,9 @@ FAULTS = [
           tickets=frozenset({"PetstoreUnauthorizedFlood"}), within=600),
     Fault("Requests without a valid key from four addresses", "9 a second each", flood("junk", 36, FOUR_ADDRESSES), end_flood,
           tickets=frozenset({"PetstoreUnauthorizedFlood"}), within=600),
-    Fault("The HTTPS certificate expires soon", "one that is valid for 5 days", expire_soon, renew,
+    Fault("The gRPC port's certificate expires soon", "one that is valid for 5 days", expire_soon("grpc"), renew("grpc"),
+          tickets=frozenset({"PetstoreCertificateExpires"}), within=420, kind=Single),
+    Fault("The HTTPS certificate expires soon", "one that is valid for 5 days", expire_soon("https"), renew("https"),
           tickets=frozenset({"PetstoreCertificateExpires"}), within=420, kind=Single),
     Fault("Usage cannot be reported", "its table is renamed", rename("usage_days", "moved"), rename("moved", "usage_days"),
           tickets=frozenset({"PetstoreUsageNotReported"}), within=600),

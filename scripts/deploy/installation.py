@@ -154,15 +154,17 @@ class Cluster(Installation):
 
 
 class Single(Installation):
-    """One process on SQLite, with its store on a disk of 128 MiB that only it sees, and a certificate."""
+    """One process on SQLite, with its store on a disk of 128 MiB that only it sees, and certificates."""
 
     DISK = 'mkdir -p data && mount -t tmpfs -o size=128m tmpfs data && cp "$0"/petstore.db data/ && exec "$@"'
 
     def __init__(self, stack: ExitStack, folder: Path, template: Template):
         self.stack, self.folder, self.keys = stack, folder, template.local_keys
-        self.certificate(90)
+        for port in ("https", "grpc"):
+            self.certificate(port, 90)
         words = [template.binary, "serve", "--http-addr", ANY, "--grpc-addr", ANY, "--admin-addr", ANY, *FLAGS,
-                 "--https-addr", ANY, "--https-cert", "certificate.pem", "--https-key", "key.pem"]  # fmt: skip
+                 "--https-addr", ANY, "--https-cert", "https-certificate.pem", "--https-key", "https-key.pem",
+                 "--tls-cert", "grpc-certificate.pem", "--tls-key", "grpc-key.pem"]  # fmt: skip
         self.process = Process(stack, folder, "serve", "unshare", "--map-root-user", "--mount", "sh", "-ec", self.DISK,
                                str(template.folder / "data"), *words)  # fmt: skip
         self.rest, admin = self.process.announced("REST"), self.process.announced("admin")
@@ -170,12 +172,12 @@ class Single(Installation):
         wait_for("it is ready", lambda: self.readyz("gateway-1:9090").get("status") == "ok", 60)
         self.data = Path(f"/proc/{self.process.child.pid}/root{folder}/data")
 
-    def certificate(self, days: int) -> None:
-        new = {name: self.folder / f"new-{name}" for name in ("certificate.pem", "key.pem")}
+    def certificate(self, port: str, days: int) -> None:
+        new = {name: self.folder / f"new-{port}-{name}" for name in ("certificate.pem", "key.pem")}
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", new["key.pem"],
                         "-out", new["certificate.pem"], "-days", str(days), "-subj", "/CN=localhost"], check=True, capture_output=True)  # fmt: skip
         for name, path in new.items():
-            path.rename(self.folder / name)
+            path.rename(self.folder / f"{port}-{name}")
 
 
 class Caller:

@@ -89,6 +89,12 @@ const GENERALIZED_TIME: u8 = 0x18;
 /// `[0] EXPLICIT`: the version, which the first version of X.509 leaves out.
 const VERSION: u8 = 0xa0;
 
+/// Returns the end of the first certificate in a PEM file, in Unix seconds; `None` if none can be read.
+#[must_use]
+pub fn expiry(file: &[u8]) -> Option<i64> {
+    certificates(file).ok()?.first().and_then(not_after)
+}
+
 /// Returns the end of the certificate's validity (RFC 5280 §4.1.2.5), in Unix seconds.
 pub(crate) fn not_after(certificate: &CertificateDer<'_>) -> Option<i64> {
     let mut certificate = Der(content(certificate, SEQUENCE)?);

@@ -73,6 +73,11 @@ pub struct EdgeSettings {
 pub type AddrOrOff = Option<ListenAddr>;
 
 impl EdgeSettings {
+    /// Returns the names of the files with the certificate and its key.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.https_cert, &self.https_key].into_iter().flatten()
+    }
+
     /// Returns the certificate of the HTTPS port, if that is served.
     ///
     /// # Errors

@@ -82,6 +82,16 @@ impl GrpcSettings {
         ))
     }
 
+    /// Returns the names of the files with tokens and certificates.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.token.service_token_file.iter().chain(self.tls_file_names())
+    }
+
+    /// Returns the names of the TLS files.
+    pub fn tls_file_names(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.tls_cert, &self.tls_key, &self.tls_client_ca].into_iter().flatten()
+    }
+
     /// Returns the content of the TLS files, if the port has TLS.
     ///
     /// # Errors
@@ -125,6 +135,11 @@ pub struct CoreAddressSettings {
 }
 
 impl CoreAddressSettings {
+    /// Returns the names of the files with tokens and certificates.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.token.service_token_file, &self.core_ca, &self.core_cert, &self.core_key].into_iter().flatten()
+    }
+
     /// Returns the transport to the core. It connects when it is first used.
     ///
     /// # Errors

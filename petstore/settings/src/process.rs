@@ -75,6 +75,11 @@ pub struct ProcessSettings {
 }
 
 impl ProcessSettings {
+    /// Returns the names of the files with the certificate of the admin port and its key.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.admin_https_cert, &self.admin_https_key].into_iter().flatten()
+    }
+
     /// Returns the certificate of the admin port, if that is served over HTTPS.
     ///
     /// # Errors

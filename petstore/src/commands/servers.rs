@@ -15,7 +15,7 @@ use petstore_settings::{
 };
 
 use crate::process::{
-    FirstSecret, Process, ProcessError,
+    FirstSecret, Process, ProcessError, Reloads,
     listener::{bind_grpc, bind_rest},
 };
 
@@ -83,6 +83,8 @@ pub struct GatewaySettings {
 /// If a setting cannot be used, a port cannot be listened on or the store cannot be opened. Then nothing
 /// runs.
 pub async fn start_service(settings: ServeSettings, clock: Clock) -> Result<Process, ProcessError> {
+    let files = settings.edge.files().chain(settings.grpc.files()).chain(settings.process.files());
+    let reloads = Reloads::before_start(files);
     let url = settings.store.database.url()?;
     let replicas = settings.store.replicas(&url)?;
     let security = settings.grpc.security()?;
@@ -90,7 +92,7 @@ pub async fn start_service(settings: ServeSettings, clock: Clock) -> Result<Proc
     // Ports are bound before the store is created, because they fail most often.
     let rest = bind_rest(&settings.edge).await?;
     let grpc = bind_grpc(&settings.grpc.grpc_addr).await?;
-    let (mut process, traces) = Process::start(&settings.process, "petstore").await?;
+    let (mut process, traces) = Process::start(&settings.process, "petstore", reloads).await?;
     let store = process.open_store(&url, &replicas, &settings.store).await?;
     let environment = settings.environment.environment;
     let key = FirstSecret::ApiKey(ApiKey::generate(environment));
@@ -116,11 +118,12 @@ pub async fn start_service(settings: ServeSettings, clock: Clock) -> Result<Proc
 }
 
 pub(crate) async fn start_core(settings: CoreSettings, clock: Clock) -> Result<Process, ProcessError> {
+    let reloads = Reloads::before_start(settings.grpc.files().chain(settings.process.files()));
     let url = settings.store.database.url()?;
     let replicas = settings.store.replicas(&url)?;
     let security = settings.grpc.security()?;
     let grpc = bind_grpc(&settings.grpc.grpc_addr).await?;
-    let (mut process, traces) = Process::start(&settings.process, "petstore-core").await?;
+    let (mut process, traces) = Process::start(&settings.process, "petstore-core", reloads).await?;
     let store = process.open_store(&url, &replicas, &settings.store).await?;
     let core = Core::new(store, clock).for_environment(settings.environment.environment).traced(traces);
     let services = Administration::new(core.clone()).services();
@@ -136,10 +139,12 @@ pub(crate) async fn start_core(settings: CoreSettings, clock: Clock) -> Result<P
 ///
 /// If a setting cannot be used or a port cannot be listened on. Then nothing runs.
 pub async fn start_gateway(settings: GatewaySettings, clock: Clock) -> Result<Process, ProcessError> {
+    let files = settings.core.files().chain(settings.edge.files()).chain(settings.process.files());
+    let reloads = Reloads::before_start(files);
     let core = settings.core.connect()?;
     let redis = settings.limiter.redis(&clock)?;
     let rest = bind_rest(&settings.edge).await?;
-    let (mut process, traces) = Process::start(&settings.process, "petstore-gateway").await?;
+    let (mut process, traces) = Process::start(&settings.process, "petstore-gateway", reloads).await?;
     let core = process.reloadable(core, &settings.core);
     let limiter = process.rate_limiter(redis, &settings.limiter, &clock).await;
     let options = settings.edge.gateway(settings.environment.environment, traces);

@@ -1,6 +1,11 @@
 //! Parts of a process.
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::FutureExt;
 use parking_lot::RwLock;
@@ -12,12 +17,12 @@ use petstore_core_client::CoreTransport;
 use petstore_database::DatabaseUrl;
 use petstore_gateway::{Gateway, RestApp};
 use petstore_grpc_server::{GrpcServerLimits, Security};
-use petstore_http_server::{Certificate, ConnectionMetrics, ConnectionSlots, Server, ServerLimits};
+use petstore_http_server::{Certificate, ConnectionMetrics, ConnectionSlots, Server, ServerLimits, tls};
 use petstore_rate_limit::{InProcessLimiter, RateLimiter, RedisLimiter, ResilientLimiter, redis_metrics};
 use petstore_settings::{
     CoreAddressSettings, EdgeSettings, GrpcSettings, LimiterSettings, ProcessSettings, StoreSettings,
 };
-use petstore_telemetry::metrics::{Collector, Collectors, IntGaugeVec, Sampled, gauges};
+use petstore_telemetry::metrics::{Collector, Collectors, IntGauge, IntGaugeVec, Sampled, gauge, gauges};
 use rustix::fs::{StatVfs, statvfs};
 use tokio::{runtime::Handle, task::spawn_blocking};
 use tonic::service::Routes;
@@ -47,9 +52,7 @@ impl Process {
         self.addresses.admin_https = ports.https.as_ref().map(|(port, _)| port.addr);
         self.metrics.add(vec![admin_certificate_metric(ports.https.as_ref().map(|(_, used)| used.clone()))]);
         if let Some((_, in_use)) = &ports.https {
-            let files = [&settings.admin_https_cert, &settings.admin_https_key];
-            let (files, settings, in_use) =
-                (files.into_iter().flatten().cloned(), settings.clone(), in_use.clone());
+            let (files, settings, in_use) = (settings.files().cloned(), settings.clone(), in_use.clone());
             self.reloads.add("the HTTPS certificate of the admin port", files, move || {
                 if let Some(certificate) = settings.admin_certificate()? {
                     in_use.replace(&certificate);
@@ -74,8 +77,7 @@ impl Process {
         let certificate = ports.https.as_ref().map(|(_, certificate)| certificate.clone());
         self.metrics.add(petstore_http_server::certificate_metrics(certificate.as_ref()));
         if let Some(in_use) = certificate {
-            let files = [&settings.https_cert, &settings.https_key].into_iter().flatten().cloned();
-            let settings = settings.clone();
+            let (files, settings) = (settings.files().cloned(), settings.clone());
             self.reloads.add("the HTTPS certificate", files, move || {
                 if let Some(certificate) = settings.certificate()? {
                     in_use.replace(&certificate);
@@ -141,15 +143,16 @@ impl Process {
         settings: &CoreAddressSettings,
     ) -> CoreTransport {
         let current = Arc::new(RwLock::new(transport));
-        let files =
-            [&settings.token.service_token_file, &settings.core_ca, &settings.core_cert, &settings.core_key];
-        let files: Vec<_> = files.into_iter().flatten().cloned().collect();
+        let files: Vec<_> = settings.files().cloned().collect();
+        let expiry = grpc_certificate_expiry(settings.core_cert.as_deref());
+        self.metrics.add(vec![Box::new(expiry.clone())]);
         if !files.is_empty() {
             let (replaced, settings) = (Arc::clone(&current), settings.clone());
             let runtime = Handle::current();
             self.reloads.add("the token or certificate for the core", files, move || {
                 let _within = runtime.enter(); // a transport has background work
                 *replaced.write() = settings.connect()?;
+                expiry.set(certificate_expiry(settings.core_cert.as_deref()));
                 Ok(())
             });
         }
@@ -181,12 +184,14 @@ impl Process {
                 Ok(())
             });
         }
+        let expiry = grpc_certificate_expiry(settings.tls_cert.as_deref());
+        self.metrics.add(vec![Box::new(expiry.clone())]);
         if let Some(required) = security.tls() {
-            let files = [&settings.tls_cert, &settings.tls_key, &settings.tls_client_ca];
-            let (files, settings) = (files.into_iter().flatten().cloned(), settings.clone());
+            let (files, settings) = (settings.tls_file_names().cloned(), settings.clone());
             self.reloads.add("the certificate of the gRPC port", files, move || {
                 if let Some(files) = settings.tls_files()? {
                     required.replace(&files)?;
+                    expiry.set(certificate_expiry(settings.tls_cert.as_deref()));
                 }
                 Ok(())
             });
@@ -242,6 +247,22 @@ fn admin_certificate_metric(certificate: Option<Certificate>) -> Box<dyn Collect
     Sampled::boxed(expiry, move |gauge: &IntGaugeVec| {
         gauge.with_label_values::<&str>(&[]).set(certificate.as_ref().map_or(0, Certificate::expiry));
     })
+}
+
+/// Returns the metric of the end of the certificate that is shown in gRPC calls.
+fn grpc_certificate_expiry(file: Option<&Path>) -> IntGauge {
+    let expiry = gauge(
+        "petstore_grpc_certificate_expiry_timestamp_seconds",
+        "Expiry of the certificate used in gRPC, in Unix seconds; 0 without one.",
+    );
+    expiry.set(certificate_expiry(file));
+    expiry
+}
+
+/// Returns the end of the first certificate in a file, in Unix seconds, or 0.
+fn certificate_expiry(file: Option<&Path>) -> i64 {
+    let content = file.and_then(|file| fs::read(file).ok());
+    content.and_then(|pem| tls::expiry(&pem)).unwrap_or_default()
 }
 
 /// Returns the metrics of the file system of a store in a file. A database server has its own.

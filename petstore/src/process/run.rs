@@ -1,6 +1,7 @@
 //! Start and end of a process that is run from the command line, and the files that it reads again.
 
 use std::{
+    collections::HashMap,
     error::Error,
     fmt, fs,
     path::{Path, PathBuf},
@@ -108,16 +109,27 @@ struct Reload {
     name: &'static str,
     /// The files that are watched for changes.
     watched: Vec<PathBuf>,
-    /// Their content when they were last read.
+    /// Their content when they were last read, or shortly before.
     judged: Arc<Mutex<Vec<Option<Digest>>>>,
     read: Arc<Read>,
 }
 
 /// Parts whose files can be read again while the process serves.
 #[derive(Clone, Default)]
-pub(crate) struct Reloads(Vec<Reload>);
+pub(crate) struct Reloads {
+    parts: Vec<Reload>,
+    /// Content of files before the start has read them. Otherwise one that is replaced meanwhile would pass
+    /// for the one in use.
+    before: HashMap<PathBuf, Option<Digest>>,
+}
 
 impl Reloads {
+    /// Notes the content of files that the start has not read yet.
+    pub(crate) fn before_start<'f>(files: impl IntoIterator<Item = &'f PathBuf>) -> Self {
+        let before = files.into_iter().map(|file| (file.clone(), digest(file))).collect();
+        Self { parts: Vec::new(), before }
+    }
+
     /// Adds a part, by the name of its files, which are also read again when one of `watched` changes.
     pub(crate) fn add(
         &mut self,
@@ -125,23 +137,24 @@ impl Reloads {
         watched: impl IntoIterator<Item = PathBuf>,
         read: impl Fn() -> Result<(), Box<dyn Error + Send + Sync>> + Send + Sync + 'static,
     ) {
-        let (watched, read) = (watched.into_iter().collect(), Arc::new(read));
-        self.0.push(Reload { name, watched, judged: Arc::default(), read });
+        let (watched, read): (Vec<PathBuf>, _) = (watched.into_iter().collect(), Arc::new(read));
+        let before = watched.iter().map(|file| self.before.get(file).copied().flatten()).collect();
+        self.parts.push(Reload { name, watched, judged: Arc::new(Mutex::new(before)), read });
     }
 
     /// Reads all files again, and logs a line for each part. If files cannot be used, the old ones stay.
     pub(crate) async fn run(&self) {
-        if self.0.is_empty() {
+        if self.parts.is_empty() {
             tracing::info!("this process has no certificate or token to reload");
         }
-        for reload in &self.0 {
+        for reload in &self.parts {
             reload.run().await;
         }
     }
 
     /// Reads the files of a part again after a change. Never ends.
     async fn watch(self) {
-        let parts = self.0.into_iter().filter(|reload| !reload.watched.is_empty());
+        let parts = self.parts.into_iter().filter(|reload| !reload.watched.is_empty());
         join_all(parts.map(Reload::follow)).await;
     }
 }
@@ -158,7 +171,6 @@ impl Reload {
 
     async fn follow(self) {
         let mut last = self.content().await;
-        self.judged.lock().clone_from(&last);
         loop {
             sleep(WATCH_INTERVAL).await;
             let now = self.content().await;
@@ -188,6 +200,6 @@ fn digest(file: &Path) -> Option<Digest> {
 
 impl fmt::Debug for Reloads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|reload| reload.name)).finish()
+        f.debug_list().entries(self.parts.iter().map(|reload| reload.name)).finish()
     }
 }

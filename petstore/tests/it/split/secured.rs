@@ -6,11 +6,12 @@ use petstore_testkit::{Authority, Installation, Server, eventually, grpc, server
 use serde_json::json;
 
 use super::{Clients, part_is};
-use crate::{key_of_new_account, key_without_limits, pets::created, petstore};
+use crate::{key_of_new_account, key_without_limits, metric, pets::created, petstore};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const NEXT_TOKEN: &str = "another-token-that-is-as-long-as-needed";
 const RELOADED: &str = "reloaded the";
+const CERTIFICATE_EXPIRY: &str = "petstore_grpc_certificate_expiry_timestamp_seconds";
 /// Time within which the service must notice that a part is there.
 const NOTICED_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -134,15 +135,16 @@ async fn sighup_reloads_the_service_token_on_both_sides() {
 #[tokio::test]
 async fn a_service_token_is_replaced_in_any_order_without_a_failed_request() {
     let (installation, authority) = (petstore(), Authority::new());
-    let [at_core, at_gateway] = [TOKEN, TOKEN].map(|token| authority.keep_token(token));
-    let core = start_core(&installation, "127.0.0.1:0", &["--service-token-file", &at_core]).await;
+    let [at_first, at_second, at_gateway] = [TOKEN; 3].map(|token| authority.keep_token(token));
+    let first = start_core(&installation, "127.0.0.1:0", &["--service-token-file", &at_first]).await;
+    let second = start_core(&installation, "127.0.0.1:0", &["--service-token-file", &at_second]).await;
     let key = key_without_limits(&installation).await;
-    let url = format!("http://{}", core.address("gRPC"));
+    let url = [&first, &second].map(|core| format!("http://{}", core.address("gRPC"))).join(",");
     let gateway = start_gateway(&installation, &url, &["--service-token-file", &at_gateway]).await;
     assert_serves(&gateway, &key).await;
 
     let clients = Clients::start(&gateway, &key);
-    let mut order = [(&at_core, &core), (&at_gateway, &gateway)];
+    let mut order = [(&at_first, &first), (&at_second, &second), (&at_gateway, &gateway)];
     for written in
         [format!("{TOKEN}\n{NEXT_TOKEN}\n"), format!("{NEXT_TOKEN}\n{TOKEN}\n"), NEXT_TOKEN.to_owned()]
     {
@@ -163,7 +165,7 @@ async fn a_service_token_is_replaced_in_any_order_without_a_failed_request() {
 
     let old = start_gateway(
         &installation,
-        &url,
+        &format!("http://{}", first.address("gRPC")),
         &["--service-token-file", &authority.keep_token(&format!("{TOKEN}\n{NEXT_TOKEN}"))],
     )
     .await;
@@ -230,7 +232,17 @@ async fn a_gateway_and_a_core_that_trust_each_others_certificates_work_together(
         let gateway =
             start_gateway(&installation, url, &[["--core-ca", authority].as_slice(), shown].concat()).await;
         assert_says_that_the_core_is_away(&gateway, &key, line).await;
+        if line == refused {
+            let body = part_is(&gateway, "core", "down", "certificate_required").await;
+            let message = body["causes"]["core"]["message"].as_str().unwrap_or_default().to_owned();
+            assert!(message.contains("certificate"), "{body}");
+        }
     }
+    for server in [&core, &gateway] {
+        assert!(metric(server, CERTIFICATE_EXPIRY).await > 0, "{:?}", server.stderr());
+    }
+    let without = start_gateway(&installation, &right, &["--core-ca", &trusted]).await;
+    assert_eq!(metric(&without, CERTIFICATE_EXPIRY).await, 0);
 
     let created = installation.run(&["operator", "create", "ann", "--role", "viewer"]).await.stdout;
     let operator = authority.keep_token(created.trim());
