@@ -284,6 +284,19 @@ async fn an_upload_without_end_is_cut_off() {
 }
 
 #[tokio::test]
+async fn an_upload_that_trickles_is_cut_off_in_time() {
+    let limits = ServerLimits { linger_timeout: SHORT_TIMEOUT, ..patient() };
+    let server = Running::start(app(), limits).await;
+    let mut stream = server.send(&format!("{REFUSED}Content-Length: 999999999\r\n\r\n")).await;
+    let cut_off = async {
+        while stream.write_all(b"x").await.is_ok() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), cut_off).await.expect("the server takes everything");
+}
+
+#[tokio::test]
 async fn a_client_that_never_reads_is_closed() {
     let limits = ServerLimits { write_stall: SHORT_TIMEOUT, ..patient() };
     let server = Running::start_over(None, app(), limits, ConnectionSlots::new(1, 1)).await;

@@ -85,7 +85,7 @@ impl Shop {
         lines.filter(|line| line["operation"] == "createPet").collect()
     }
 
-    /// Asserts that each of the pets is in the store, was measured and has a line in the log.
+    /// Asserts that each of the pets is in the store, was measured, has a line in the log, and counts.
     async fn assert_recorded(&self, pets: usize) {
         let exported = self.service.installation.run(&["export"]).await;
         assert_eq!(exported.stdout.lines().count(), pets, "pets in the store");
@@ -96,6 +96,14 @@ impl Shop {
         })
         .await;
         assert!(self.lines().iter().all(|line| line["status"] == 201), "{:?}", self.lines());
+        let client = self.server().client(&self.key);
+        eventually(STEP_TIMEOUT, async || {
+            let usage = client.get("/v1/usage").await.assert_status(200).json();
+            let days = usage["days"].as_array().expect("the days").iter();
+            let succeeded: u64 = days.filter_map(|day| day["succeeded"].as_u64()).sum();
+            if succeeded == u64::try_from(pets).unwrap() { Ok(()) } else { Err(usage.to_string()) }
+        })
+        .await;
     }
 }
 
@@ -144,6 +152,55 @@ async fn creations_of_a_lost_connection_end_and_are_recorded() {
     lock.abort();
     shop.reaches("petstore_connections_open", 0).await;
     shop.assert_recorded(50).await;
+}
+
+#[tokio::test]
+async fn a_creation_over_http_1_whose_client_resets_the_connection_ends_and_is_recorded() {
+    let shop = Shop::open().await;
+    let lock = shop.lock().await;
+    let pet = r#"{"name":"Rex","categoryId":1}"#;
+    let request = format!(
+        "POST /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\nContent-Length: {}\r\n\r\n{pet}",
+        shop.key,
+        pet.len()
+    );
+    let mut client = raw::connect(shop.server().address("REST")).await;
+    client.write_all(request.as_bytes()).await.unwrap();
+    shop.reaches(ACTIVE, 1).await;
+    client.set_zero_linger().unwrap();
+    drop(client); // a reset
+    sleep(Duration::from_millis(200)).await; // the service has noticed it, or will
+    assert_eq!(sum(shop.server(), ACTIVE).await, 1, "the request whose client has left");
+    lock.abort();
+    shop.reaches(ACTIVE, 0).await;
+    shop.assert_recorded(1).await;
+}
+
+#[tokio::test]
+async fn creations_that_fail_after_their_clients_have_left_are_recorded_as_failures() {
+    let shop = Shop::open().await;
+    let mut peer = shop.connect().await;
+    let lock = shop.lock().await;
+    for stream in (0..50).map(|number| 2 * number + 1) {
+        peer.send(&create_request(stream, &shop.key)).await.unwrap();
+    }
+    shop.reaches(ACTIVE, 50).await;
+    for stream in (0..50).map(|number| 2 * number + 1) {
+        peer.send(&reset(stream)).await.unwrap();
+    }
+    peer.settle().await;
+    shop.reaches(ACTIVE, 0).await; // each has waited for as long as the service waits
+    lock.abort();
+    shop.reaches(&format!("{MEASURED},http_response_status_code=\"503\""), 50).await;
+    eventually(STEP_TIMEOUT, async || {
+        let lines = shop.lines();
+        let failures =
+            lines.iter().filter(|line| line["status"] == 503 && line["client_left"] == true).count();
+        if failures == 50 { Ok(()) } else { Err(format!("{lines:?}")) }
+    })
+    .await;
+    let exported = shop.service.installation.run(&["export"]).await;
+    assert_eq!(exported.stdout.lines().count(), 0, "pets in the store");
 }
 
 /// Tests with a slow Redis, so that each read is reset before its limit is known.
