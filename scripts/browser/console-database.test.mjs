@@ -92,3 +92,24 @@ test("without PostgreSQL a dialog and the sign-in form blame the database, too",
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.getByRole("heading", { name: "typed", level: 1, exact: true }).waitFor();
 });
+
+test("while PostgreSQL takes no writes a dialog says so, and pages are shown", async (t) => {
+  const page = await signedIn(t, browser, service, { options: FAILURES });
+  await makeAccount(page, "read");
+  await page.clock.install();
+  await service.takeWrites(false);
+  await page.goto("/console");
+  const health = page.getByRole("region", { name: "Health of this gateway" });
+  await shownInTime(page, health.getByText(/Core: degraded .* takes no writes/));
+  await page.goto("/console/accounts/read");
+  await page.getByRole("heading", { name: "read", level: 1, exact: true }).waitFor();
+  await page.getByRole("button", { name: "Suspend" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Reason").fill("The bill of October");
+  await dialog.getByRole("button", { name: "Suspend read" }).click();
+  const refusal = "The database takes no writes. Until it does, nothing can be changed.";
+  await dialog.getByRole("alert").getByText(refusal).waitFor();
+  await service.takeWrites(true);
+  await page.goto("/console");
+  await shownInTime(page, health.getByText("Core: ok"));
+});

@@ -9,7 +9,8 @@ import { promisify } from "node:util";
 
 import { start as startProgram, stop as stopProgram } from "./process.mjs";
 
-// Starts a server: { url, start, stop }. `stop` ends the connections too, `start` brings it back as it was.
+// Starts a server: { url, start, stop, takeWrites }. `stop` ends the connections too, `start` brings it back as it was;
+// `takeWrites(false)` makes it read-only, as an operator may.
 // As root it uses the account that Debian's package created, which gets the folder.
 export async function startPostgres(folder) {
   const [newest] = (await readdir("/usr/lib/postgresql")).sort((a, b) => b - a);
@@ -32,9 +33,16 @@ export async function startPostgres(folder) {
     server = started.child;
   };
   await start();
+  const url = `postgres://postgres@127.0.0.1:${port}/postgres`;
+  const takeWrites = async (takes) => {
+    const change = `ALTER SYSTEM SET default_transaction_read_only = ${takes ? "off" : "on"}`;
+    const env = { ...process.env, PGOPTIONS: "-c default_transaction_read_only=off" };
+    await promisify(execFile)(`${programs}/psql`, [url, "-c", change, "-c", "SELECT pg_reload_conf()"], { env });
+  };
   return {
-    url: `postgres://postgres@127.0.0.1:${port}/postgres`,
+    url,
     start,
+    takeWrites,
     stop: () => stopProgram(server, "SIGINT"),
   };
 }

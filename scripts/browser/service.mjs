@@ -40,7 +40,7 @@ export async function startService() {
 }
 
 // Starts a core and a gateway as two processes: { admin, operatorToken, startCore, stopCore, stop }. On
-// PostgreSQL, if wanted: then also { startDatabase, stopDatabase }.
+// PostgreSQL, if wanted: then also { startDatabase, stopDatabase, takeWrites }.
 export async function startApart({ onPostgres = false } = {}) {
   const folder = await mkdtemp(join(tmpdir(), "petstore-apart-"));
   const here = (args, until) => start(BINARY, args, { cwd: folder, until });
@@ -73,6 +73,7 @@ export async function startApart({ onPostgres = false } = {}) {
       stopCore: () => stop(core),
       startDatabase: postgres?.start,
       stopDatabase: postgres?.stop,
+      takeWrites: postgres?.takeWrites,
       stop: end,
     };
   } catch (error) {

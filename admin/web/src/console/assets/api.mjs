@@ -14,7 +14,8 @@ const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.
 
 const HEALTH = "/console/health";
 
-const UNTIL = "Until it is back, its data can be neither shown nor changed.";
+// Causes in the health of a gateway, of a core and of one process of both.
+const NO_WRITES = ["database_not_writable", "disk_full", "read_only", "writes_fail"];
 
 async function request(method, path, body) {
   const response = await send(method, path, body, 15_000);
@@ -39,16 +40,21 @@ async function send(method, path, body, timeout) {
   if (response.ok) return response;
   const parsed = parse(await response.text());
   const explained = parsed?.message ?? `The response was ${response.status}, without an explanation.`;
-  const message = parsed?.code === "UNAVAILABLE" ? `${await partAway(path)} is unavailable. ${UNTIL}` : explained;
+  const message = parsed?.code === "UNAVAILABLE" ? await outage(method, path) : explained;
   throw new ApiError(response.status, parsed?.code ?? "UNKNOWN", message);
 }
 
-// Returns the part that a request lacked. The gateway's health tells a core without its database from one that
-// is away; just after an outage has begun, it may not know yet.
-async function partAway(path) {
+// Says what a request lacked. The gateway's health tells a core without its database, or with a read-only one,
+// from one that is away; just after an outage has begun, it may not know yet.
+async function outage(method, path) {
   const { parts = {}, causes = {} } = path === HEALTH ? {} : await getHealth().catch(() => ({}));
   const isDatabase = parts.database === "down" || causes.core?.cause === "database_unreachable";
-  return isDatabase ? "The database" : "The core or its database";
+  const fails = [causes.core?.cause, causes.database?.cause];
+  if (method !== "GET" && !isDatabase && NO_WRITES.some((cause) => fails.includes(cause))) {
+    return "The database takes no writes. Until it does, nothing can be changed.";
+  }
+  const away = isDatabase ? "The database" : "The core or its database";
+  return `${away} is unavailable. Until it is back, its data can be neither shown nor changed.`;
 }
 
 function parse(text) {
