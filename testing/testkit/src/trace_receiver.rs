@@ -74,6 +74,7 @@ fn attribute(attributes: &[KeyValue], name: &str) -> Option<String> {
     match value {
         Some(AnyValue { value: Some(Value::StringValue(text)) }) => Some(text.clone()),
         Some(AnyValue { value: Some(Value::IntValue(number)) }) => Some(number.to_string()),
+        Some(AnyValue { value: Some(Value::BoolValue(flag)) }) => Some(flag.to_string()),
         other => Some(format!("{other:?}")),
     }
 }

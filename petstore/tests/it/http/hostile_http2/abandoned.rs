@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use petstore_testkit::{
-    Protocol, Server, Tls, eventually,
+    Protocol, Server, Tls, TraceReceiver, eventually,
     faults::{Fault, Proxy},
     grpc::{self, new_pet, pb},
     raw,
@@ -38,7 +38,11 @@ struct Shop {
 
 impl Shop {
     async fn open() -> Self {
-        let service = HttpsService::open(&["--log-format", "json"]).await;
+        Self::open_with(&[]).await
+    }
+
+    async fn open_with(flags: &[&str]) -> Self {
+        let service = HttpsService::open(&[&["--log-format", "json"], flags].concat()).await;
         service.server.ready().await;
         let key = key_without_limits(&service.installation).await;
         Self { service, key }
@@ -152,6 +156,26 @@ async fn creations_of_a_lost_connection_end_and_are_recorded() {
     lock.abort();
     shop.reaches("petstore_connections_open", 0).await;
     shop.assert_recorded(50).await;
+}
+
+#[tokio::test]
+async fn the_span_of_a_request_says_that_its_client_has_left() {
+    let receiver = TraceReceiver::start().await;
+    let shop = Shop::open_with(&["--otlp-endpoint", receiver.url(), "--trace-ratio", "1"]).await;
+    let mut peer = shop.connect().await;
+    let lock = shop.lock().await;
+    peer.send(&create_request(1, &shop.key)).await.unwrap();
+    shop.reaches(ACTIVE, 1).await;
+    peer.send(&reset(1)).await.unwrap();
+    peer.settle().await;
+    lock.abort();
+    eventually(STEP_TIMEOUT, async || {
+        let spans = receiver.spans();
+        let root = spans.iter().find(|received| received.span.name == "POST /v1/pets");
+        let left = root.and_then(|root| root.attribute("petstore.client_left"));
+        if left.as_deref() == Some("true") { Ok(()) } else { Err(format!("{root:?}")) }
+    })
+    .await;
 }
 
 #[tokio::test]
