@@ -144,7 +144,10 @@ async fn after_a_restore_with_as_many_changes_as_were_lost_a_lost_key_is_refused
     shop.installation.json(&["account", "set-plan", crate::ACCOUNT, "--plan", "pro"]).await;
     within_five_seconds(&kept, |answer| answer.rate().limit == 300).await;
     first_with(200, &lost).await;
-    core.terminate().await;
+    let exit = core.terminate().await;
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+    // SQLite would replay it over the backup.
+    assert!(!file.with_extension("db-wal").exists(), "the store was not closed: {exit:?}");
 
     std::fs::write(&file, backup).expect("the store is restored");
     for _ in 0..2 {
