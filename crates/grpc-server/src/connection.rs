@@ -1,15 +1,23 @@
 //! Accepts connections, with limits that tonic has no setting for.
 
 use std::{
-    io,
+    future::pending,
+    io, mem,
     net::IpAddr,
     pin::Pin,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
 
-use futures_util::{FutureExt, Stream, future::BoxFuture, stream};
+use futures_util::{
+    FutureExt, Stream,
+    future::{BoxFuture, select},
+    stream,
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, UnixListener},
@@ -94,6 +102,10 @@ pub(super) fn accept(
     (connections, close_all)
 }
 
+/// Time in which a peer must answer the PING that begins a drain (RFC 9113, 6.8). One that reads nothing would
+/// otherwise delay the end until its keepalive fails, after 15 seconds.
+const DRAIN_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// State shared by the calls of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectionInfo {
@@ -110,6 +122,8 @@ pub(super) struct Connection {
     socket: Pin<Box<TimeoutStream<Box<dyn Socket>>>>,
     cut: BoxFuture<'static, ()>,
     info: ConnectionInfo,
+    /// `true` once bytes have been read since this was last cleared.
+    has_read: Arc<AtomicBool>,
     /// Dropped with the connection.
     open: Option<oneshot::Sender<()>>,
     _place: OwnedSemaphorePermit,
@@ -130,7 +144,8 @@ impl Connection {
         let cut = async move { while uncut.changed().await.is_ok() {} };
         let budgets = Budgets::new(limits, limits.connection_share);
         let info = ConnectionInfo { budgets, peer, certificate: Arc::default() };
-        Self { socket: Box::pin(socket), cut: cut.boxed(), info, open: None, _place: place }
+        let (socket, has_read) = (Box::pin(socket), Arc::default());
+        Self { socket, cut: cut.boxed(), info, has_read, open: None, _place: place }
     }
 
     /// Returns a future that completes when the connection is dropped. To be called once.
@@ -138,6 +153,21 @@ impl Connection {
         let (open, closed) = oneshot::channel();
         self.open = Some(open);
         closed.map(drop)
+    }
+
+    /// Cuts the connection also if its peer sends nothing for [`DRAIN_ANSWER_TIMEOUT`] from `drain` on.
+    pub(super) fn cut_if_silent(&mut self, drain: impl Future<Output = ()> + Send + 'static) {
+        let has_read = Arc::clone(&self.has_read);
+        let silent = async move {
+            drain.await;
+            has_read.store(false, Ordering::Relaxed);
+            time::sleep(DRAIN_ANSWER_TIMEOUT).await;
+            if has_read.load(Ordering::Relaxed) {
+                pending::<()>().await; // it is alive, and its calls may take until their end
+            }
+        };
+        let cut = mem::replace(&mut self.cut, pending().boxed());
+        self.cut = select(cut, silent.boxed()).map(drop).boxed();
     }
 
     /// Fails if the connection is cut. HTTP/2 always has a read pending, so a cut is noticed at once.
@@ -164,7 +194,11 @@ impl AsyncRead for Connection {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         self.check(context)?;
-        self.socket.as_mut().poll_read(context, buffer)
+        let read = self.socket.as_mut().poll_read(context, buffer);
+        if read.is_ready() {
+            self.has_read.store(true, Ordering::Relaxed);
+        }
+        read
     }
 }
 

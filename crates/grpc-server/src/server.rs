@@ -148,7 +148,9 @@ async fn serve_each<S>(
     let drain = watch::Sender::new(());
     let mut connections = pin!(connections);
     while let Some(mut connection) = connections.next().await {
-        let (open, mut drained, closed) = (drain.subscribe(), drain.subscribe(), connection.closed());
+        let (open, mut drained, mut drains) = (drain.subscribe(), drain.subscribe(), drain.subscribe());
+        let closed = connection.closed();
+        connection.cut_if_silent(async move { drop(drains.changed().await) });
         let end = async move {
             tokio::select! {
                 _ = drained.changed() => {}

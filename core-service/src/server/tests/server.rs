@@ -92,6 +92,16 @@ async fn a_drain_lets_calls_finish_and_ends_without_waiting_for_its_deadline() {
 }
 
 #[tokio::test]
+async fn an_idle_connection_that_reads_nothing_does_not_delay_the_drain() {
+    let shop = Shop::open().await;
+    let server = shop.serve(Duration::from_mins(1)).await;
+    let mut unread = TcpStream::connect(server.address).await.unwrap();
+    unread.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    PetStoreClient::new(server.transport()).create_pet(new_pet("Rex", PetStatus::Sold)).await.unwrap();
+    assert!(server.stop().await < Duration::from_secs(12)); // its keepalive would fail after 15 s
+}
+
+#[tokio::test]
 async fn silent_connections_are_cut_off_at_the_end_of_the_drain() {
     let shop = Shop::open().await;
     let server = shop.serve(Duration::from_millis(100)).await;
