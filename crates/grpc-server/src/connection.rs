@@ -102,8 +102,8 @@ pub(super) fn accept(
     (connections, close_all)
 }
 
-/// Time in which a peer must answer the PING that begins a drain (RFC 9113, 6.8). One that reads nothing would
-/// otherwise delay the end until its keepalive fails, after 15 seconds.
+/// Time in which a peer must answer the PING that begins a drain (RFC 9113, 6.8). One that reads nothing
+/// would otherwise delay the end until its keepalive fails, after 15 seconds.
 const DRAIN_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// State shared by the calls of a connection.

@@ -321,7 +321,8 @@ impl ProxiedDeployment {
     }
 
     /// Sends requests of the account until each gateway has refused one by this limit: that of the account if
-    /// Redis has reported it, or the gateway's share. On a busy machine some are 503 before, and count nothing.
+    /// Redis has reported it, or the gateway's share. On a busy machine some are 503 first, which count
+    /// nothing.
     async fn load_until_refused(&self, account: &Sender, limit: u64) -> Vec<Record> {
         let mut all = Vec::new();
         eventually(NOTICED_TIMEOUT, async || {
