@@ -68,12 +68,14 @@ pub(super) async fn work(shared: Arc<Shared>) {
         if !job.work.is_awaited() {
             continue;
         }
-        match owner.connect(job.submitted_at + ACQUIRE_TIMEOUT).await {
-            Ok(connection) if job.work.is_awaited() => owner.run_job(&mut job, connection).await,
-            Ok(connection) => owner.connection = Some(connection),
-            Err(error) => job.work.fail(error),
+        match owner.usable_connection(job.submitted_at + ACQUIRE_TIMEOUT).await {
+            Some(connection) if job.work.is_awaited() => {
+                owner.run_job(&mut job, connection).await;
+                owner.done = Some(job);
+            }
+            Some(connection) => owner.connection = Some(connection),
+            None => owner.connect(job).await,
         }
-        owner.done = Some(job);
     }
     if let Some(connection) = owner.connection.take() {
         connection.close().await;
@@ -118,30 +120,32 @@ impl Owner {
         job.await.ok()
     }
 
-    /// Returns the connection that is kept, or a new one.
-    async fn connect(&mut self, deadline: Instant) -> Result<OpenConnection, DbErr> {
-        if self
-            .connection
-            .as_ref()
-            .is_some_and(|open| self.shared.stale.is_replaced(open.opened_at.elapsed()))
-        {
-            self.close_in_background();
+    /// Returns the connection that is kept, if it is usable.
+    async fn usable_connection(&mut self, deadline: Instant) -> Option<OpenConnection> {
+        let mut connection = self.connection.take()?;
+        if self.shared.stale.is_replaced(connection.opened_at.elapsed()) {
+            tokio::spawn(connection.close());
+            return None;
         }
-        if let Some(mut connection) = self.connection.take()
-            && (!self.may_be_stale(&connection) || connection.answers(deadline).await)
-        {
-            return Ok(connection);
+        (!self.may_be_stale(&connection) || connection.answers(deadline).await).then_some(connection)
+    }
+
+    /// Makes a connection for the job, which fails if that fails. Until then it waits in the queue, where an
+    /// owner that has a connection takes it: a connection that is slow to make, or that the server refuses,
+    /// does not hold up a job that another can do.
+    async fn connect(&mut self, job: Job) {
+        let deadline = job.submitted_at + ACQUIRE_TIMEOUT;
+        let shared = Arc::clone(&self.shared);
+        let claim = shared.queue.claim(job);
+        match shared.connect(deadline).await {
+            Ok(driver) => self.connection = Some(OpenConnection::new(driver, &shared)),
+            Err(error) => {
+                if let Some(mut job) = claim.take() {
+                    job.work.fail(error);
+                    self.done = Some(job);
+                }
+            }
         }
-        let driver = self.shared.connect(deadline).await?;
-        let now = Instant::now();
-        let session =
-            Session::new(driver, self.shared.settings.target.backend(), self.shared.settings.health.clone());
-        Ok(OpenConnection {
-            session,
-            opened_at: now,
-            used_at: now,
-            _open: CountGuard::new(&self.shared, |shared| &shared.open),
-        })
     }
 
     /// Runs the job, and keeps the connection if it is usable afterwards. Otherwise, or if the job panics or
@@ -199,6 +203,17 @@ impl Owner {
 }
 
 impl OpenConnection {
+    fn new(driver: Driver, shared: &Arc<Shared>) -> Self {
+        let Settings { target, health, .. } = &shared.settings;
+        let now = Instant::now();
+        Self {
+            session: Session::new(driver, target.backend(), health.clone()),
+            opened_at: now,
+            used_at: now,
+            _open: CountGuard::new(shared, |shared| &shared.open),
+        }
+    }
+
     async fn answers(&mut self, deadline: Instant) -> bool {
         matches!(time::timeout_at(deadline, self.session.ping()).await, Ok(Ok(())))
     }

@@ -15,6 +15,10 @@ pub(super) struct Job {
     pub(super) work: Box<dyn Work>,
     /// Time at which its caller began to wait.
     pub(super) submitted_at: Instant,
+    /// Its place in the order of arrival.
+    number: u64,
+    /// `true` while an owner makes a connection for it.
+    is_claimed: bool,
 }
 
 /// A [`TypedJob`] of any result.
@@ -34,7 +38,7 @@ pub(super) trait Work: Send {
 
 impl Job {
     pub(super) fn new(work: Box<dyn Work>) -> Self {
-        Self { work, submitted_at: Instant::now() }
+        Self { work, submitted_at: Instant::now(), number: 0, is_claimed: false }
     }
 }
 
@@ -86,19 +90,26 @@ where
     }
 }
 
-/// Either jobs in order of arrival or idle owners, never both.
+/// Jobs in order of arrival, or idle owners. While there is an idle owner, every waiting job is claimed by
+/// another, which makes a connection for it.
 #[derive(Default)]
 pub(super) struct Queue(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// Waiting jobs, each with an ascending number.
-    waiting: VecDeque<(u64, Job)>,
+    /// Waiting jobs, whose numbers ascend.
+    waiting: VecDeque<Job>,
     next_number: u64,
     /// Idle owners. The last one gets the next job. So no more connections are in use than are needed, and
     /// the others expire.
-    idle: Vec<oneshot::Sender<Job>>,
+    idle: Vec<Idle>,
     is_closed: bool,
+}
+
+/// An owner that waits for a job.
+struct Idle {
+    has_connection: bool,
+    next: oneshot::Sender<Job>,
 }
 
 /// The next step of an owner.
@@ -113,6 +124,19 @@ pub(super) enum Next {
 pub(super) struct Place {
     queue: Arc<Queue>,
     number: u64,
+}
+
+/// A job for which an owner makes a connection. Meanwhile the job waits in the queue.
+pub(super) struct Claim<'q> {
+    queue: &'q Queue,
+    number: u64,
+}
+
+impl Claim<'_> {
+    /// Returns the job, unless another owner has it or its caller gave up.
+    pub(super) fn take(self) -> Option<Job> {
+        self.queue.take(self.number)
+    }
 }
 
 impl Queue {
@@ -130,34 +154,67 @@ impl Queue {
             refuse(job);
             return None;
         }
+        let number = state.next_number;
+        state.next_number += 1;
+        job.number = number;
         while let Some(owner) = state.idle.pop() {
-            match owner.send(job) {
+            match owner.next.send(job) {
                 Ok(()) => return None,
                 Err(returned) => job = returned, // its runtime is shutting down
             }
         }
-        let number = state.next_number;
-        state.next_number += 1;
-        state.waiting.push_back((number, job));
+        state.waiting.push_back(job);
         Some(number)
     }
 
-    /// Returns the next step of an owner. Owners that have a connection take precedence.
-    pub(super) fn next(&self, is_connected: bool) -> Next {
+    /// Puts back the job of an owner that has no connection yet, so that one that has may do it first.
+    pub(super) fn claim(&self, mut job: Job) -> Claim<'_> {
+        let claim = Claim { queue: self, number: job.number };
         let mut state = self.0.lock();
-        if let Some((_, job)) = state.waiting.pop_front() {
+        if state.is_closed {
+            drop(state);
+            refuse(job);
+            return claim;
+        }
+        while let Some(owner) = state.idle.pop_if(|owner| owner.has_connection) {
+            match owner.next.send(job) {
+                Ok(()) => return claim,
+                Err(returned) => job = returned, // its runtime is shutting down
+            }
+        }
+        job.is_claimed = true;
+        let index = state.waiting.partition_point(|waiting| waiting.number < job.number);
+        state.waiting.insert(index, job);
+        drop(state);
+        claim
+    }
+
+    /// Returns the next step of an owner. Owners that have a connection take precedence, and do also jobs
+    /// that another owner has claimed.
+    pub(super) fn next(&self, has_connection: bool) -> Next {
+        let mut state = self.0.lock();
+        let index = state.waiting.iter().position(|job| has_connection || !job.is_claimed);
+        if let Some(job) = index.and_then(|index| state.waiting.remove(index)) {
             return Next::Do(job);
         }
         if state.is_closed {
             return Next::End;
         }
-        let (owner, job) = oneshot::channel();
-        if is_connected {
+        let (next, job) = oneshot::channel();
+        let owner = Idle { has_connection, next };
+        if has_connection {
             state.idle.push(owner);
         } else {
             state.idle.insert(0, owner);
         }
         Next::Wait(job)
+    }
+
+    /// Takes the job with this number, unless an owner has it or it was withdrawn.
+    fn take(&self, number: u64) -> Option<Job> {
+        let mut state = self.0.lock();
+        let index = state.waiting.binary_search_by_key(&number, |job| job.number).ok()?;
+        state.waiting.remove(index)
     }
 
     /// Refuses waiting and new jobs, and ends every owner.
@@ -168,7 +225,7 @@ impl Queue {
             (mem::take(&mut state.waiting), mem::take(&mut state.idle))
         };
         drop(idle);
-        for (_, job) in waiting {
+        for job in waiting {
             refuse(job);
         }
     }
@@ -182,13 +239,7 @@ fn refuse(mut job: Job) {
 impl Place {
     /// Withdraws the job if no owner has it yet. Returns `true` if it was withdrawn.
     pub(super) fn withdraw(&self) -> bool {
-        let mut state = self.queue.0.lock();
-        let Ok(index) = state.waiting.binary_search_by_key(&self.number, |(number, _)| *number) else {
-            return false;
-        };
-        let job = state.waiting.remove(index);
-        drop(state); // dropping the job's contents may take a while
-        job.is_some()
+        self.queue.take(self.number).is_some() // dropping the job's contents may take a while
     }
 }
 

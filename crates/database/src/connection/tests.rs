@@ -273,6 +273,30 @@ async fn a_failed_commit_is_an_error_on_sqlite() {
 }
 
 #[tokio::test]
+async fn a_job_whose_owner_cannot_connect_is_done_on_a_connection_that_becomes_free() {
+    let (_items, database) = new_on_postgres().await;
+    let proxy = Proxy::to(PostgresServer::shared().await.address()).await;
+    let url = database.url_at(proxy.address()).parse().unwrap();
+    let connections = Connections::new(Settings { connections: 2, ..one_connection(&url) });
+    mark(&connections).await;
+    proxy.set(Fault::ResetOnAccept).await;
+    let (go_on, first) = hold(&connections).await;
+    let accepted = proxy.connections();
+    let second = tokio::spawn({
+        let connections = connections.clone();
+        async move { is_marked(&connections).await }
+    });
+    eventually(ANSWER_TIMEOUT, async || match proxy.connections() - accepted {
+        0 => Err("the second owner has not tried to connect".to_owned()),
+        _ => Ok(()),
+    })
+    .await;
+    go_on.notify_one();
+    first.await.unwrap().unwrap();
+    assert!(second.await.unwrap());
+}
+
+#[tokio::test]
 async fn closing_finishes_running_jobs_and_refuses_waiting_ones() {
     let (_items, home) = new_database().await;
     let connections = Connections::new(one_connection(&home.url()));
