@@ -90,6 +90,16 @@ impl File {
     }
 }
 
+/// Returns the highest cost that is no fault: infinity if every cost is accepted or none is committed.
+pub(crate) fn most(section: &str, case: &str, what: &str) -> f64 {
+    let file = read();
+    let recorded = file.costs.get(section).and_then(|cases| cases.get(case)?.get(what));
+    match recorded {
+        Some(recorded) if std::env::var_os(ACCEPT).is_none() => file.tolerance(case, what).most(*recorded),
+        _ => f64::INFINITY,
+    }
+}
+
 /// Returns `count` per request, to two places.
 pub(crate) fn ratio(count: usize, requests: usize) -> f64 {
     let [count, requests] =

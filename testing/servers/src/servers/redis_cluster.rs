@@ -48,7 +48,8 @@ impl RedisCluster {
         self.nodes.iter().map(RedisServer::url).collect()
     }
 
-    /// Adds a replica of a node as the last node, and waits until it has the data and every node knows it.
+    /// Adds a replica of a node as the last node, and waits until it has the data, and it and the others know
+    /// each other.
     pub async fn add_replica(&mut self, primary: usize) {
         let replica = RedisServer::start(options()).await;
         let address = self.node(primary).address();
@@ -63,6 +64,9 @@ impl RedisCluster {
         for node in &self.nodes {
             shows(node, &["CLUSTER", "NODES"], &entry).await;
         }
+        // It has met one node, and hears of the others from that. Before, it cannot ask them for their votes.
+        let primaries = format!("cluster_size:{}", self.nodes.len());
+        shows(&replica, &["CLUSTER", "INFO"], &primaries).await;
         self.nodes.push(replica);
     }
 
