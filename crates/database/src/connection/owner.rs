@@ -133,10 +133,16 @@ impl Owner {
     /// Makes a connection for the job, which fails if that fails. Until then it waits in the queue, where an
     /// owner that has a connection takes it: a connection that is slow to make, or that the server refuses,
     /// does not hold up a job that another can do.
-    async fn connect(&mut self, job: Job) {
+    async fn connect(&mut self, mut job: Job) {
         let deadline = job.submitted_at + ACQUIRE_TIMEOUT;
+        if deadline <= Instant::now() {
+            // No other owner could ping its connection in time, and would cut it.
+            job.work.fail(DbErr::ConnectionAcquire(ConnAcquireErr::Timeout));
+            self.done = Some(job);
+            return;
+        }
         let shared = Arc::clone(&self.shared);
-        let claim = shared.queue.claim(job);
+        let Some(claim) = shared.queue.claim(job) else { return };
         match shared.connect(deadline).await {
             Ok(driver) => self.connection = Some(OpenConnection::new(driver, &shared)),
             Err(error) => {

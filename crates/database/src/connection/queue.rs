@@ -17,8 +17,6 @@ pub(super) struct Job {
     pub(super) submitted_at: Instant,
     /// Its place in the order of arrival.
     number: u64,
-    /// `true` while an owner makes a connection for it.
-    is_claimed: bool,
 }
 
 /// A [`TypedJob`] of any result.
@@ -38,7 +36,7 @@ pub(super) trait Work: Send {
 
 impl Job {
     pub(super) fn new(work: Box<dyn Work>) -> Self {
-        Self { work, submitted_at: Instant::now(), number: 0, is_claimed: false }
+        Self { work, submitted_at: Instant::now(), number: 0 }
     }
 }
 
@@ -90,8 +88,8 @@ where
     }
 }
 
-/// Jobs in order of arrival, or idle owners. While there is an idle owner, every waiting job is claimed by
-/// another, which makes a connection for it.
+/// Jobs in order of arrival, or idle owners. While an owner is idle, no more jobs wait than others make
+/// connections for.
 #[derive(Default)]
 pub(super) struct Queue(Mutex<State>);
 
@@ -100,6 +98,8 @@ struct State {
     /// Waiting jobs, whose numbers ascend.
     waiting: VecDeque<Job>,
     next_number: u64,
+    /// Number of owners that make a connection, for the oldest jobs.
+    connecting: usize,
     /// Idle owners. The last one gets the next job. So no more connections are in use than are needed, and
     /// the others expire.
     idle: Vec<Idle>,
@@ -126,7 +126,7 @@ pub(super) struct Place {
     number: u64,
 }
 
-/// A job for which an owner makes a connection. Meanwhile the job waits in the queue.
+/// A job for which an owner makes a connection, until this is dropped. Meanwhile the job waits in the queue.
 pub(super) struct Claim<'q> {
     queue: &'q Queue,
     number: u64,
@@ -136,6 +136,12 @@ impl Claim<'_> {
     /// Returns the job, unless another owner has it or its caller gave up.
     pub(super) fn take(self) -> Option<Job> {
         self.queue.take(self.number)
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.queue.0.lock().connecting -= 1;
     }
 }
 
@@ -167,34 +173,34 @@ impl Queue {
         Some(number)
     }
 
-    /// Puts back the job of an owner that has no connection yet, so that one that has may do it first.
-    pub(super) fn claim(&self, mut job: Job) -> Claim<'_> {
-        let claim = Claim { queue: self, number: job.number };
+    /// Puts back the job of an owner that has no connection. Returns `None` if the job needs none: an idle
+    /// owner that has one gets the job, or it is refused because the queue is closed.
+    pub(super) fn claim(&self, mut job: Job) -> Option<Claim<'_>> {
         let mut state = self.0.lock();
         if state.is_closed {
             drop(state);
             refuse(job);
-            return claim;
+            return None;
         }
         while let Some(owner) = state.idle.pop_if(|owner| owner.has_connection) {
             match owner.next.send(job) {
-                Ok(()) => return claim,
+                Ok(()) => return None,
                 Err(returned) => job = returned, // its runtime is shutting down
             }
         }
-        job.is_claimed = true;
-        let index = state.waiting.partition_point(|waiting| waiting.number < job.number);
+        let number = job.number;
+        let index = state.waiting.partition_point(|waiting| waiting.number < number);
         state.waiting.insert(index, job);
-        drop(state);
-        claim
+        state.connecting += 1;
+        Some(Claim { queue: self, number })
     }
 
-    /// Returns the next step of an owner. Owners that have a connection take precedence, and do also jobs
-    /// that another owner has claimed.
+    /// Returns the next step of an owner. One that has a connection does the oldest job. Any other leaves as
+    /// many jobs as others make connections for.
     pub(super) fn next(&self, has_connection: bool) -> Next {
         let mut state = self.0.lock();
-        let index = state.waiting.iter().position(|job| has_connection || !job.is_claimed);
-        if let Some(job) = index.and_then(|index| state.waiting.remove(index)) {
+        let index = if has_connection { 0 } else { state.connecting };
+        if let Some(job) = state.waiting.remove(index) {
             return Next::Do(job);
         }
         if state.is_closed {
@@ -247,5 +253,36 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.withdraw();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nothing(_: &Session) -> BoxFuture<'_, Result<(), DbErr>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn submit(queue: &Queue) -> (u64, oneshot::Receiver<Result<(), DbErr>>) {
+        let (answer, answered) = oneshot::channel();
+        let job = TypedJob::new(None, nothing, answer);
+        (queue.push(Job::new(Box::new(job))).unwrap(), answered)
+    }
+
+    fn next(queue: &Queue, has_connection: bool) -> Option<Job> {
+        if let Next::Do(job) = queue.next(has_connection) { Some(job) } else { None }
+    }
+
+    #[test]
+    fn a_job_for_which_nobody_connects_any_more_goes_to_the_next_owner() {
+        let queue = Queue::default();
+        let ((first, _first), (second, _second)) = (submit(&queue), submit(&queue));
+        let [fails, connects] = [(), ()].map(|()| queue.claim(next(&queue, false).unwrap()).unwrap());
+        assert!(next(&queue, false).is_none(), "an owner connects for each");
+        drop(connects);
+        assert_eq!(next(&queue, true).unwrap().number, first, "the oldest is done first");
+        assert!(fails.take().is_none(), "another owner does it");
+        assert_eq!(next(&queue, false).unwrap().number, second);
     }
 }

@@ -293,6 +293,9 @@ async fn a_server_without_connections_to_spare_is_an_outage_unless_the_core_has_
     is_away(&items).await;
     others.truncate(others.len() - 3); // for finds, for adds and for other reads
     is_back(&items).await;
+    for inserted in futures_util::future::join_all((0..40).map(|_| items.add("a"))).await {
+        assert!(matches!(inserted, Ok(_) | Err(DatabaseError::Unavailable(_))), "{inserted:?}");
+    }
     let reader = items.database.reader();
     let read = || reader.query(Statement::from_string(DbBackend::Postgres, "SELECT 1 FROM pg_sleep(0.02)"));
     petstore_test_servers::eventually(RECOVERY_TIMEOUT, async || {
