@@ -17,7 +17,6 @@ const BATCHES: usize = 50;
 
 impl Core {
     /// Runs until `shutdown`. Any number of cores may do so concurrently.
-    #[must_use]
     pub fn run_background(self, shutdown: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
         // In a box, so that it is compiled with this crate.
         Box::pin(async move {

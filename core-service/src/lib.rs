@@ -50,7 +50,6 @@ pub struct Core {
 
 impl Core {
     /// Returns a core on this store with this clock.
-    #[must_use]
     pub fn new(store: Store, clock: Clock) -> Self {
         Self {
             store: store.counted(),
@@ -64,7 +63,6 @@ impl Core {
     }
 
     /// Returns the core of one installation: keys of the other environment are unknown to it.
-    #[must_use]
     pub fn for_environment(self, environment: Environment) -> Self {
         Self { environment: Some(environment), ..self }
     }
@@ -81,13 +79,11 @@ impl Core {
     }
 
     /// Returns this core with tracing of its calls.
-    #[must_use]
     pub fn traced(self, traces: Traces) -> Self {
         Self { calls: self.calls.traced(traces), ..self }
     }
 
     /// Returns the core's metrics.
-    #[must_use]
     pub fn metrics(&self) -> Collectors {
         let mut metrics = self.calls.metrics();
         metrics.extend(self.store.database().metrics());
@@ -96,25 +92,21 @@ impl Core {
     }
 
     /// Returns the core's store.
-    #[must_use]
     pub fn store(&self) -> &Store {
         &self.store
     }
 
     /// Returns the core's clock.
-    #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
     /// Returns the environment whose keys are known; `None` for every environment.
-    #[must_use]
     pub fn environment(&self) -> Option<Environment> {
         self.environment
     }
 
     /// Returns the bounds of the core's calls.
-    #[must_use]
     pub fn calls(&self) -> &Calls {
         &self.calls
     }

@@ -37,7 +37,6 @@ pub use batch_service::in_process;
 pub type InMemory = MapErr<Routes, fn(Infallible) -> BoxError>;
 
 /// Returns these services for a client in the same process.
-#[must_use]
 pub fn in_memory(services: Routes) -> InMemory {
     MapErr::new(services.prepare(), |never| match never {})
 }
@@ -58,7 +57,6 @@ impl Core {
 }
 
 /// Returns the core's services, to which a program may add others.
-#[must_use]
 pub fn services(core: &Core) -> Routes {
     macro_rules! limited {
         ($server:ident, $request:expr, $answer:expr) => {

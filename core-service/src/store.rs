@@ -28,7 +28,6 @@ impl Store {
     /// # Errors
     ///
     /// If the database cannot be opened.
-    #[must_use]
     pub fn open<'a>(
         url: &'a DatabaseUrl,
         replicas: &'a [DatabaseUrl],
@@ -47,7 +46,6 @@ impl Store {
 
     /// Returns the store with a cache of the `pets` pets that were read last, for a minute each. By default,
     /// and for 0, there is no cache.
-    #[must_use]
     pub fn with_pet_cache(self, pets: u32) -> Self {
         Self { catalogue: self.catalogue.with_pet_cache(pets), ..self }
     }
@@ -60,13 +58,11 @@ impl Store {
     }
 
     /// Returns the database, with its state.
-    #[must_use]
     pub fn database(&self) -> &Database {
         &self.database
     }
 
     /// Returns the accounts.
-    #[must_use]
     pub fn accounts(&self) -> &Accounts {
         &self.accounts
     }

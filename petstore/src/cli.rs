@@ -148,7 +148,6 @@ fn warning(name: &str, known: &BTreeSet<String>) -> String {
 
 /// Returns every argument of every command in the order of `--help`, each with the name of its top-level
 /// command.
-#[must_use]
 pub fn args() -> Vec<(String, Arg)> {
     fn collect(command: &Command, top: Option<&str>, args: &mut Vec<(String, Arg)>) {
         for command in command.get_subcommands().filter(|command| command.get_name() != "help") {

@@ -209,13 +209,11 @@ impl Process {
     }
 
     /// Returns the metrics of the process.
-    #[must_use]
     pub fn metrics(&self) -> &Exposition {
         &self.metrics
     }
 
     /// Returns the store, for changes while the service runs. A gateway has none.
-    #[must_use]
     pub fn store(&self) -> Option<&Store> {
         self.sources.store.as_ref()
     }

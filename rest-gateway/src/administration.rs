@@ -13,19 +13,16 @@ use crate::{error::ApiError, gateway::Gateway, json::usage::limit_status, pipeli
 impl Gateway {
     /// Returns the name of a request in the logs: the sender's own if that is fit for a log, otherwise a new
     /// one.
-    #[must_use]
     pub fn name_request(&self, headers: &HeaderMap) -> HeaderValue {
         RequestId::from_headers(headers, &self.state().clock).as_header().clone()
     }
 
     /// Returns the address of the client of a request that came from `peer`, which may be a trusted proxy.
-    #[must_use]
     pub fn client_of(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         self.state().settings.trusted_proxies.client_ip(peer, headers)
     }
 
     /// Returns the transport of calls to the core that are not made for a client.
-    #[must_use]
     pub fn core(&self) -> &TracedTransport {
         self.state().core.transport()
     }
@@ -57,7 +54,6 @@ impl Gateway {
 
     /// Returns counts and durations of this gateway's answers as JSON: since its start, and in the last five
     /// minutes.
-    #[must_use]
     pub fn figures(&self) -> Value {
         self.state().figures.body()
     }

@@ -131,7 +131,6 @@ errors! {
 
 impl ApiError {
     /// Returns the status of the response.
-    #[must_use]
     pub fn status(&self) -> StatusCode {
         self.reason().code().http
     }
@@ -242,7 +241,6 @@ fn suspension_message(reason: &str) -> String {
 }
 
 /// Returns the path of the page about a code.
-#[must_use]
 pub fn error_page_path(reason: ErrorReason) -> String {
     reason.code().page().unwrap_or_default() // every reason has one
 }

@@ -44,7 +44,6 @@ pub struct GatewayOptions {
 impl GatewayOptions {
     /// Returns the options of a gateway for keys of that environment, whose clients call it without proxies
     /// and not from web pages. Bans hold, and requests are not traced.
-    #[must_use]
     pub fn new(environment: Environment) -> Self {
         Self {
             environment,
@@ -79,7 +78,6 @@ pub(crate) struct GatewayState {
 impl Gateway {
     /// Creates a gateway in front of `core` that counts with `limiter`. If the core is `in_process`, frequent
     /// calls are made directly, and only the others go over the transport.
-    #[must_use]
     pub fn new(
         settings: GatewayOptions,
         core: CoreTransport,
@@ -112,7 +110,6 @@ impl Gateway {
 
     /// Keeps the cache of keys up to date, reports usage and records figures, until `shutdown`, and then
     /// reports the remaining usage. Without it, revoked keys are not noticed.
-    #[must_use]
     pub fn run_background(self, shutdown: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
         let (keys, usage) = (self.0.keys.clone(), Arc::clone(&self.0.usage));
         let figures = Arc::clone(&self.0.figures);
@@ -130,7 +127,6 @@ impl Gateway {
 
     /// Asks the core once for the information that [`Self::run_background`] keeps up to date. A gateway
     /// beside its core then knows the installation before the first request.
-    #[must_use]
     pub fn ask_core_once(&self) -> BoxFuture<'_, ()> {
         Box::pin(self.0.keys.poll_once())
     }
@@ -140,7 +136,6 @@ impl Gateway {
     }
 
     /// Returns the metrics of the gateway.
-    #[must_use]
     pub fn metrics(&self) -> Collectors {
         let mut collectors = self.0.metrics.collectors();
         collectors.extend(self.0.keys.metrics());
@@ -151,7 +146,6 @@ impl Gateway {
 
     /// Returns the current faults of the core and of the rate limiter, as the gateway sees them. The limiter
     /// is degraded while the counters that all gateways share are unreachable.
-    #[must_use]
     pub fn faults(&self) -> (Option<Fault>, Option<Fault>) {
         let limiter = self.0.limiter.fault().map(|cause| Fault::new(PartState::Degraded, cause));
         (self.0.keys.core_fault(), limiter)

@@ -21,7 +21,6 @@ use crate::{
 };
 
 /// Returns the document, OpenAPI 3.1.
-#[must_use]
 pub fn document() -> Value {
     // The document is part of the program, and a test parses it.
     let mut document: Value = serde_json::from_str(include_str!("openapi/document.json")).unwrap_or_default();
@@ -119,13 +118,11 @@ fn fill(value: &mut Value, template: &Value) {
 }
 
 /// Returns the schemas of bodies by their names, such as `Usage`.
-#[must_use]
 pub fn schemas() -> Value {
     document()["components"]["schemas"].take()
 }
 
 /// Returns an Error object for each code that REST has, by code.
-#[must_use]
 pub fn error_examples() -> Map<String, Value> {
     error_examples_of(&document())
 }
@@ -142,7 +139,6 @@ fn error_examples_of(value: &Value) -> Map<String, Value> {
 }
 
 /// Returns a reference to a component, such as `reference("schemas", "Pet")`.
-#[must_use]
 pub fn reference(kind: &str, name: &str) -> Value {
     json!({ "$ref": format!("#/components/{kind}/{name}") })
 }

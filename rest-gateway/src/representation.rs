@@ -40,7 +40,6 @@ struct Encoded {
 
 impl Representation {
     /// Creates the content. `media_type` must be a field value.
-    #[must_use]
     pub fn new(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Self {
         let body = body.into();
         let hash = content_hash(&body);
@@ -56,13 +55,11 @@ impl Representation {
     }
 
     /// Returns a page.
-    #[must_use]
     pub fn html(status: StatusCode, body: String) -> Self {
         Self::new(status, "text/html; charset=utf-8", body)
     }
 
     /// Returns an embedded file, whose media type its name shows.
-    #[must_use]
     pub fn asset(name: &str, content: &'static str) -> Self {
         let media_type = match name.rsplit('.').next() {
             Some("css") => "text/css; charset=utf-8",
@@ -75,7 +72,6 @@ impl Representation {
     /// Returns the body, compressed if the client accepts it. If the status is 200 and the client has the
     /// body, the answer is 304. With another status, the body replaces that of another resource and has no
     /// tag.
-    #[must_use]
     pub fn answer(&self, request: &HeaderMap) -> Response {
         let gzip = self.gzip.as_ref().filter(|_| takes_gzip(request));
         let chosen = gzip.unwrap_or(&self.plain);
@@ -99,7 +95,6 @@ impl Representation {
     }
 
     /// Returns the answer with the header fields of every page.
-    #[must_use]
     pub fn page(&self, request: &HeaderMap) -> Response {
         strict(self.answer(request))
     }
@@ -176,7 +171,6 @@ const ON_EVERY_ANSWER: [(HeaderName, HeaderValue); 6] = [
 ];
 
 /// Returns the response with the header fields of every answer.
-#[must_use]
 pub fn strict(mut response: Response) -> Response {
     response.headers_mut().extend(ON_EVERY_ANSWER);
     response

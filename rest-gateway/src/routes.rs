@@ -58,7 +58,6 @@ pub struct RestApp {
 
 impl RestApp {
     /// Creates the app, with the documentation at these routes.
-    #[must_use]
     pub fn new(gateway: &Gateway, documentation: Router) -> Self {
         let pages = documentation.route("/openapi.json", openapi::route());
         let pages = pages.fallback(async || ApiError::RouteNotFound);
@@ -66,7 +65,6 @@ impl RestApp {
     }
 
     /// Returns the app for a port over HTTPS.
-    #[must_use]
     pub fn over_https(self) -> Self {
         Self { scheme: "https", ..self }
     }
@@ -183,7 +181,6 @@ pub fn fuzz_query(query: &str) -> FuzzedQuery {
 
 /// Returns the name of a creation by the account, or `None` if `Idempotency-Key` is refused.
 #[cfg(feature = "fuzzing")]
-#[must_use]
 pub fn fuzz_creation_key(headers: &http::HeaderMap, account_id: i64) -> Option<String> {
     let key = creation::CreationKey::from_headers(headers, account_id, &petstore_clock::Clock::system());
     Some(key.ok()?.as_str().to_owned())

@@ -46,7 +46,6 @@ impl CheckedClause {
 
 impl CheckReport {
     /// Returns the number of clauses that are broken.
-    #[must_use]
     pub fn broken(&self) -> usize {
         self.count("broken")
     }
@@ -61,7 +60,6 @@ impl CheckReport {
     }
 
     /// Returns a line for each clause, and one below it with what came instead.
-    #[must_use]
     pub fn text(&self) -> String {
         let mut text = String::new();
         for clause in &self.clauses {
@@ -74,7 +72,6 @@ impl CheckReport {
     }
 
     /// Returns the JSON document.
-    #[must_use]
     pub fn json(&self) -> Value {
         let clauses = self.clauses.iter().map(|clause| {
             json!({
@@ -95,7 +92,6 @@ impl CheckReport {
     }
 
     /// Returns the report in the XML of `JUnit`, with a test case for each clause.
-    #[must_use]
     pub fn junit(&self) -> String {
         let (tests, failures, skipped) = (self.clauses.len(), self.count("broken"), self.count("not tried"));
         let mut xml = format!(

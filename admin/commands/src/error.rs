@@ -75,7 +75,6 @@ pub enum CommandError {
 impl CommandError {
     /// Returns the exit code: 2 for invalid arguments and settings, 3 for a missing object,
     /// 4 for a key that is still needed, otherwise 1.
-    #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Setting(_) => 2,

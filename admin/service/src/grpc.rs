@@ -39,13 +39,11 @@ pub struct Administration {
 
 impl Administration {
     /// Returns the administration of this core.
-    #[must_use]
     pub fn new(core: Core) -> Self {
         Self { store: AdminStore::new(core.store()), core, guesses: Guesses::default() }
     }
 
     /// Returns the services of the core, and that of its operators.
-    #[must_use]
     pub fn services(&self) -> Routes {
         const MAX_MESSAGE: usize = of_operators("").max_message;
         let service = AdminServiceServer::new(self.clone());
@@ -55,7 +53,6 @@ impl Administration {
 
     /// Returns these services for a program that has the store itself, and so needs no token: its calls are
     /// those of the operator `local`. It must not forward calls of others.
-    #[must_use]
     pub fn services_as_local_operator(&self) -> Routes {
         self.services().into_axum_router().layer(MapRequestLayer::new(mark_as_local_operator)).into()
     }

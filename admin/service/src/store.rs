@@ -31,7 +31,6 @@ pub struct AdminStore {
 
 impl AdminStore {
     /// Returns the changes to this store.
-    #[must_use]
     pub fn new(store: &Store) -> Self {
         Self { database: store.database().clone() }
     }

@@ -93,7 +93,6 @@ pub(crate) fn api(state: Arc<AdminState>) -> Router {
 
 /// Returns each method of the admin API with the request that query and body describe, or all faults.
 #[cfg(feature = "fuzzing")]
-#[must_use]
 pub fn fuzz_requests(query: &str, body: &[u8]) -> Vec<(String, Result<DynamicMessage, String>)> {
     static BINDINGS: std::sync::LazyLock<Vec<(AdminMethod, Binding)>> =
         std::sync::LazyLock::new(method::bindings);

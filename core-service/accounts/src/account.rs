@@ -32,7 +32,6 @@ pub struct Account {
 
 impl Account {
     /// Returns the account, suspended for this reason: from now on, or since it was suspended before.
-    #[must_use]
     pub fn suspended(self, reason: Option<Remark>, now: UnixMillis) -> Self {
         let since = self.suspension.map_or(now, |suspension| suspension.since);
         Self { suspension: Some(Suspension { since, reason }), ..self }
@@ -159,7 +158,6 @@ impl AccountName {
     }
 
     /// Returns the name as it was written.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -232,7 +230,6 @@ impl Plan {
     }
 
     /// Returns the number of `Plan` in the contracts.
-    #[must_use]
     pub const fn number(self) -> i32 {
         match self {
             Self::Free => 1,
@@ -243,7 +240,6 @@ impl Plan {
     }
 
     /// Returns the plan's name.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Free => petstore_plans::FREE.name,
@@ -254,7 +250,6 @@ impl Plan {
     }
 
     /// Returns the plan's limits.
-    #[must_use]
     pub const fn quota(self) -> Quota {
         match self {
             Self::Free => petstore_plans::FREE.quota,
@@ -265,7 +260,6 @@ impl Plan {
     }
 
     /// Returns the agreed limits, or `None` for a plan whose limits are fixed.
-    #[must_use]
     pub const fn agreed(self) -> Option<Quota> {
         match self {
             Self::Free | Self::Pro | Self::Business => None,

@@ -164,7 +164,6 @@ pub struct ListKeys {
 
 impl ApiKeyRecord {
     /// Returns the key's state at that time.
-    #[must_use]
     pub fn state(&self, now: UnixMillis) -> KeyState {
         KeyState::at(now, self.revoked_at, self.expires_at)
     }
@@ -193,7 +192,6 @@ pub enum NewExpiry {
 
 impl NewExpiry {
     /// Returns the expiry of a key that is made now in place of `old`, as that was created.
-    #[must_use]
     pub fn of(self, old: &ApiKeyRecord, now: UnixMillis) -> Option<UnixMillis> {
         match self {
             Self::SameLifetime => Some(now.plus(old.expires_at?.since(old.created_at)).min(UnixMillis::LAST)),

@@ -28,7 +28,6 @@ pub enum BanOrigin {
 
 impl BanOrigin {
     /// Returns the number that stands for the author in messages, and the reason, empty if none is stated.
-    #[must_use]
     pub fn message(&self) -> (i32, String) {
         match self {
             Self::Limiter => (1, String::new()),

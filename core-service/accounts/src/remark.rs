@@ -57,7 +57,6 @@ impl Remark {
     }
 
     /// Returns the text as it was written.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -31,20 +31,17 @@ pub struct Accounts {
 
 impl Accounts {
     /// Returns the accounts in this database.
-    #[must_use]
     pub fn new(database: Database) -> Self {
         let (answered, calendar) = (Answered::default(), SentCalendar::default());
         Self { database, answered, calendar, metrics: UsageMetrics::default() }
     }
 
     /// Returns the metrics.
-    #[must_use]
     pub fn metrics(&self) -> Collectors {
         self.metrics.collectors()
     }
 
     /// Returns the accounts with this handle of their database.
-    #[must_use]
     pub fn on(self, database: Database) -> Self {
         Self { database, ..self }
     }

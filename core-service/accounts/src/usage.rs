@@ -87,14 +87,12 @@ pub fn check_request_id(id: &str) -> Result<(), Violation> {
 
 /// Returns the cause of that number in the contract and in the database; `None` if this release does not know
 /// it.
-#[must_use]
 pub fn refusal_cause(number: i64) -> Option<RefusalCause> {
     let cause = RefusalCause::try_from(i32::try_from(number).ok()?).ok()?;
     Some(cause).filter(|cause| *cause != RefusalCause::Unspecified)
 }
 
 /// Returns the error code that clients received for that cause.
-#[must_use]
 pub const fn refusal_code(cause: RefusalCause) -> &'static str {
     match cause {
         RefusalCause::MinuteLimit | RefusalCause::AddressLimit | RefusalCause::UsageLimit => "RATE_LIMITED",

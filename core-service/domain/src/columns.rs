@@ -7,13 +7,11 @@ use sea_orm::DbErr;
 use crate::PetStoreError;
 
 /// Returns the time in a column.
-#[must_use]
 pub fn stored_moment(millis: i64) -> UnixMillis {
     UnixMillis(u64::try_from(millis).unwrap_or_default())
 }
 
 /// Returns the column value for a time.
-#[must_use]
 pub fn moment_column(moment: UnixMillis) -> i64 {
     moment.as_i64()
 }

@@ -30,7 +30,6 @@ impl PageSize {
     }
 
     /// Returns the number.
-    #[must_use]
     pub const fn get(self) -> usize {
         self.0 as usize
     }

@@ -45,7 +45,6 @@ impl MethodError for PetStoreError {
 /// Returns the details that every failure has: its code, the values of its message, each under its name in
 /// JSON, and the page about the code (AIP-193). The page is on the REST port, whose address a core does not
 /// know. Values may be the caller's: a key among them is cut.
-#[must_use]
 pub fn details_of(code: &ErrorCode, values: Vec<(&'static str, String)>) -> ErrorDetails {
     let values = values.into_iter().map(|(name, value)| (name.to_owned(), redact(&value).into_owned()));
     let mut details =

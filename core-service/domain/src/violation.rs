@@ -13,7 +13,6 @@ pub struct Violation {
 
 impl Violation {
     /// Returns the violation of `rule` by `field`.
-    #[must_use]
     pub const fn new(field: &'static str, rule: &'static str) -> Self {
         Self { field, rule }
     }
@@ -36,7 +35,6 @@ impl Violations {
     }
 
     /// Returns each violation.
-    #[must_use]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Violation> {
         self.0.iter()
     }
@@ -74,7 +72,6 @@ impl BatchViolations {
     }
 
     /// Returns `true` if no pet is invalid.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.named.is_empty()
     }

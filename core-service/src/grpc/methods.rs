@@ -54,7 +54,6 @@ methods! {
 const CALL: Option<Duration> = Some(BOUNDS.call_timeout);
 
 /// Returns a method of `AdminService`, with the rules for all of them.
-#[must_use]
 pub const fn of_operators(path: &'static str) -> Method {
     Method { path, ..ADMIN_SERVICE }
 }

@@ -63,7 +63,6 @@ impl Environment {
     pub const ALL: [Self; 2] = [Self::Production, Self::Staging];
 
     /// Returns the prefix of every key of the environment.
-    #[must_use]
     pub const fn key_prefix(self) -> &'static str {
         match self {
             Self::Production => "pet_live_",
@@ -72,7 +71,6 @@ impl Environment {
     }
 
     /// Returns the name used in settings.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Production => "production",
@@ -114,7 +112,6 @@ pub struct ApiKey([u8; KEY_LEN]);
 
 impl ApiKey {
     /// Generates a new key of the environment.
-    #[must_use]
     pub fn generate(environment: Environment) -> Self {
         let mut key = [0; KEY_LEN];
         key.copy_from_slice(generate(environment.key_prefix()).as_bytes());
@@ -132,7 +129,6 @@ impl ApiKey {
     /// assert!(ApiKey::parse("pet_test_10000000000000000000000000000030gV5m").is_none()); // a typing error
     /// assert!(ApiKey::parse("PET_TEST_00000000000000000000000000000030gV5m").is_none()); // case matters
     /// ```
-    #[must_use]
     pub fn parse(written: &str) -> Option<Self> {
         let prefixes = Environment::ALL.map(Environment::key_prefix);
         let is_key = prefixes.into_iter().any(|prefix| is_whole(prefix, written));
@@ -147,7 +143,6 @@ impl ApiKey {
     /// let log = b"GET /?key=pet_test_00000000000000000000000000000030gV5m&page=2 (pet_live_...)";
     /// assert_eq!(ApiKey::all_in(log).len(), 1);
     /// ```
-    #[must_use]
     pub fn all_in(text: &[u8]) -> Vec<Self> {
         let mut seen = HashSet::new();
         let candidates = text.windows(KEY_LEN).filter(|window| window.starts_with(b"pet_"));
@@ -158,13 +153,11 @@ impl ApiKey {
     /// Returns `true` if a key or a token of an operator may begin anywhere in the text, which then must not
     /// be logged, stored or sent on. Only the prefix is compared, in any case: a key that was cut short or
     /// misspelt reveals nearly as much as a whole one.
-    #[must_use]
     pub fn begins_in(text: &str) -> bool {
         first_prefix(text).is_some()
     }
 
     /// Returns the environment that the key's prefix names.
-    #[must_use]
     pub fn environment(&self) -> Environment {
         if self.0.starts_with(Environment::Staging.key_prefix().as_bytes()) {
             Environment::Staging
@@ -174,20 +167,17 @@ impl ApiKey {
     }
 
     /// Returns the digest, which is stored and looked up in place of the key.
-    #[must_use]
     pub fn digest(&self) -> KeyDigest {
         KeyDigest(Sha256::digest(self.0).into())
     }
 
     /// Returns the key's last four characters. They distinguish keys in a list and belong to the checksum, so
     /// that they reveal less than 24 of the key's 178 bits.
-    #[must_use]
     pub fn last_four(&self) -> &str {
         &self.expose()[KEY_LEN - 4..]
     }
 
     /// Returns the key itself, to be shown to its owner once and never logged.
-    #[must_use]
     pub fn expose(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default() // always ASCII
     }
@@ -241,7 +231,6 @@ fn first_prefix(text: &str) -> Option<usize> {
 /// # use petstore_api_key::redact;
 /// assert_eq!(redact("no account pet_live_0000 here"), "no account pet_live_… here");
 /// ```
-#[must_use]
 pub fn redact(text: &str) -> Cow<'_, str> {
     let (mut redacted, mut rest) = (String::new(), text);
     while let Some(end) = first_prefix(rest) {
@@ -263,7 +252,6 @@ pub fn redact(text: &str) -> Cow<'_, str> {
 /// assert!(is_request_id("checkout-66") && is_request_id("pet-live-checkout"));
 /// assert!(!is_request_id("order 66") && !is_request_id("retry_pet_live_0000"));
 /// ```
-#[must_use]
 pub fn is_request_id(id: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     (8..=64).contains(&id.len()) && id.bytes().all(is_allowed) && !ApiKey::begins_in(id)
@@ -281,13 +269,11 @@ pub struct KeyDigest(pub [u8; 32]);
 
 impl KeyDigest {
     /// Returns the digest as 64 hexadecimal digits.
-    #[must_use]
     pub fn to_hex(self) -> String {
         self.0.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
     }
 
     /// Parses what [`to_hex`](Self::to_hex) returns.
-    #[must_use]
     pub fn from_hex(hex: &str) -> Option<Self> {
         let mut digest = [0; 32];
         for (index, byte) in digest.iter_mut().enumerate() {

@@ -31,44 +31,37 @@ impl OperatorToken {
     pub const SESSION_PREFIX: &str = "pet_ses_";
 
     /// Generates a token of an operator.
-    #[must_use]
     pub fn generate() -> Self {
         Self(generate(Self::PREFIX))
     }
 
     /// Generates a token of a session.
-    #[must_use]
     pub fn generate_session() -> Self {
         Self(generate(Self::SESSION_PREFIX))
     }
 
     /// Parses a token. Returns `None` if its form or checksum is wrong. The token need not exist.
-    #[must_use]
     pub fn parse(written: &str) -> Option<Self> {
         let is_token = [Self::PREFIX, Self::SESSION_PREFIX].iter().any(|prefix| is_whole(prefix, written));
         is_token.then(|| Self(written.to_owned()))
     }
 
     /// Returns `true` for the token of a session.
-    #[must_use]
     pub fn is_session(&self) -> bool {
         self.0.starts_with(Self::SESSION_PREFIX)
     }
 
     /// Returns the digest, which is stored and looked up in place of the token.
-    #[must_use]
     pub fn digest(&self) -> KeyDigest {
         KeyDigest(Sha256::digest(self.expose()).into())
     }
 
     /// Returns the last four characters, which belong to the checksum. They distinguish tokens in a list.
-    #[must_use]
     pub fn last_four(&self) -> &str {
         &self.0[self.0.len() - 4..]
     }
 
     /// Returns the token itself, to be shown to its operator once and never logged.
-    #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -111,13 +104,11 @@ impl ServiceToken {
     }
 
     /// Returns `true` if `shown` is the token. The time that this takes depends on the lengths alone.
-    #[must_use]
     pub fn is(&self, shown: &[u8]) -> bool {
         self.0.as_bytes().ct_eq(shown).into()
     }
 
     /// Returns the token itself, to be sent to the core and never logged.
-    #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -107,7 +107,6 @@ pub struct TrustedProxies(Vec<Cidr>);
 
 impl TrustedProxies {
     /// Trusts the proxies in these blocks.
-    #[must_use]
     pub const fn new(blocks: Vec<Cidr>) -> Self {
         Self(blocks)
     }
@@ -118,13 +117,11 @@ impl TrustedProxies {
     /// each proxy appends its own peer. So the client is the right-most hop that is not trusted, because the
     /// client can forge everything to the left of it. If all hops are trusted, the client is the left-most.
     /// If a hop is not an address, the client is `peer`.
-    #[must_use]
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> ClientAddress {
         self.client_ip(peer, headers).into()
     }
 
     /// Returns the full address of the client, for logs. Limits use [`Self::client`].
-    #[must_use]
     pub fn client_ip(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         self.forwarded_for(peer, headers).unwrap_or(peer)
     }
@@ -147,7 +144,6 @@ impl TrustedProxies {
     }
 
     /// Returns `true` if the address is one of the proxies.
-    #[must_use]
     pub fn trusts(&self, address: IpAddr) -> bool {
         self.0.iter().any(|block| block.contains(address))
     }
@@ -181,13 +177,11 @@ impl AllowedAddresses {
     }
 
     /// Returns `true` if it may be used from this address.
-    #[must_use]
     pub fn allow(&self, client: IpAddr) -> bool {
         self.0.is_empty() || self.0.iter().any(|block| block.contains(client))
     }
 
     /// Returns the blocks as they are written: without host bits, those of IPv4-mapped addresses as IPv4.
-    #[must_use]
     pub fn written(&self) -> Vec<String> {
         self.0.iter().map(Cidr::to_string).collect()
     }

@@ -53,43 +53,36 @@ impl UnixMillis {
     pub const LAST: Self = Self(253_402_300_799_999);
 
     /// Returns the time this many whole seconds after the epoch.
-    #[must_use]
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1_000))
     }
 
     /// Returns the whole seconds since the epoch, rounded down.
-    #[must_use]
     pub const fn as_secs(self) -> u64 {
         self.0 / 1_000
     }
 
     /// Returns the whole seconds since the epoch, rounded up: the first second that is not before this time.
-    #[must_use]
     pub const fn as_secs_ceil(self) -> u64 {
         self.0.div_ceil(1_000)
     }
 
     /// Returns the first whole second that is not before this time; [`LAST`](Self::LAST) if it is after it.
-    #[must_use]
     pub fn ceil_to_sec(self) -> Self {
         Self::from_secs(self.as_secs_ceil()).min(Self::LAST)
     }
 
     /// Returns the milliseconds as columns and messages hold them.
-    #[must_use]
     pub fn as_i64(self) -> i64 {
         i64::try_from(self.0).unwrap_or(i64::MAX)
     }
 
     /// Returns the time this many milliseconds after the epoch; `None` if it is not from 1970 to 9999.
-    #[must_use]
     pub fn from_i64(millis: i64) -> Option<Self> {
         u64::try_from(millis).ok().map(Self).filter(|time| *time <= Self::LAST)
     }
 
     /// Returns the time as a protobuf message.
-    #[must_use]
     pub fn to_timestamp(self) -> Timestamp {
         Timestamp {
             seconds: i64::try_from(self.as_secs()).unwrap_or(i64::MAX),
@@ -99,7 +92,6 @@ impl UnixMillis {
 
     /// Returns the time of a protobuf message, truncated to milliseconds; `None` if it is not from 1970 to
     /// 9999, or its nanoseconds are not those of one second.
-    #[must_use]
     pub fn from_timestamp(Timestamp { seconds, nanos }: Timestamp) -> Option<Self> {
         let nanos = Some(nanos).filter(|nanos| (0..1_000_000_000).contains(nanos))?;
         Self::from_i64(seconds.checked_mul(1_000)?.checked_add(i64::from(nanos / 1_000_000))?)
@@ -107,7 +99,6 @@ impl UnixMillis {
 
     /// Writes the time as an HTTP date, rounded down (IMF-fixdate, RFC 9110 §5.6.7):
     /// `Fri, 20 Nov 2026 18:46:20 GMT`. A time after 30 December 9999, 22:00 is written as that.
-    #[must_use]
     pub fn to_http_date(self) -> String {
         let time = jiff::Timestamp::from_millisecond(self.as_i64()).unwrap_or(jiff::Timestamp::MAX);
         let printer = const { jiff::fmt::rfc2822::DateTimePrinter::new() };
@@ -115,19 +106,16 @@ impl UnixMillis {
     }
 
     /// Returns the time later by `duration`, saturating at the maximum.
-    #[must_use]
     pub const fn plus(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(millis(duration)))
     }
 
     /// Returns the time earlier by `duration`, saturating at the epoch.
-    #[must_use]
     pub const fn minus(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub(millis(duration)))
     }
 
     /// Returns the duration since `earlier`; zero if this time is not after it.
-    #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
@@ -149,19 +137,16 @@ pub struct Day(pub i64);
 
 impl Day {
     /// Returns the day that the time belongs to.
-    #[must_use]
     pub fn containing(moment: UnixMillis) -> Self {
         Minute::containing(moment).day()
     }
 
     /// Returns the start of the day; that of 1970-01-01 if the day is before it.
-    #[must_use]
     pub fn start(self) -> UnixMillis {
         Minute(self.0.saturating_mul(Minute::PER_DAY)).start()
     }
 
     /// Returns the day that is `days` before.
-    #[must_use]
     pub const fn minus(self, days: i64) -> Self {
         Self(self.0.saturating_sub(days))
     }
@@ -183,38 +168,32 @@ impl Minute {
     pub const PER_DAY: i64 = 1_440;
 
     /// Returns the minute that the time belongs to.
-    #[must_use]
     pub fn containing(moment: UnixMillis) -> Self {
         Self(i64::try_from(moment.as_secs() / 60).unwrap_or(i64::MAX))
     }
 
     /// Returns the start of the minute; that of 1970-01-01T00:00Z if the minute is before it.
-    #[must_use]
     pub fn start(self) -> UnixMillis {
         UnixMillis::from_secs(u64::try_from(self.0).unwrap_or_default().saturating_mul(60))
     }
 
     /// Returns the minute that is `minutes` before.
-    #[must_use]
     pub const fn minus(self, minutes: i64) -> Self {
         Self(self.0.saturating_sub(minutes))
     }
 
     /// Returns `true` if the minute is from 1970 to 9999.
-    #[must_use]
     pub fn is_valid(self) -> bool {
         (0..=Self::containing(UnixMillis::LAST).0).contains(&self.0)
     }
 
     /// Returns the day that the minute belongs to.
-    #[must_use]
     pub const fn day(self) -> Day {
         Day(self.0.div_euclid(Self::PER_DAY))
     }
 }
 
 /// Parses a time in RFC 3339, with any offset.
-#[must_use]
 pub fn parse_timestamp(text: &str) -> Option<Timestamp> {
     // Not as `jiff::Timestamp`, which ends on 30 December 9999.
     let parsed = jiff::fmt::temporal::Pieces::parse(text).ok()?;
@@ -225,13 +204,11 @@ pub fn parse_timestamp(text: &str) -> Option<Timestamp> {
 }
 
 /// Writes a time in RFC 3339, in UTC; `None` if it is not from 1970 to 9999.
-#[must_use]
 pub fn format_timestamp(timestamp: Timestamp) -> Option<String> {
     UnixMillis::from_timestamp(timestamp).map(|_| timestamp.to_string())
 }
 
 /// Parses a duration such as `3600s`, `2h` or `90d`: its whole seconds and its nanoseconds.
-#[must_use]
 pub fn parse_duration(text: &str) -> Option<(i64, i32)> {
     let span: jiff::Span = text.parse().ok()?;
     let duration = span.to_duration(jiff::SpanRelativeTo::days_are_24_hours()).ok()?;
@@ -239,21 +216,18 @@ pub fn parse_duration(text: &str) -> Option<(i64, i32)> {
 }
 
 /// Writes a duration as protobuf's JSON has it, to the millisecond: `3600.000s`.
-#[must_use]
 pub fn format_duration(duration: Duration) -> String {
     format!("{}.{:03}s", duration.as_secs(), duration.subsec_millis())
 }
 
 /// Returns the whole seconds that a client must wait, rounded up and at least 1: `Retry-After: 0` would
 /// invite a tight loop.
-#[must_use]
 pub const fn whole_secs(wait: Duration) -> u64 {
     let secs = wait.as_secs().saturating_add((wait.subsec_nanos() > 0) as u64);
     if secs == 0 { 1 } else { secs }
 }
 
 /// Returns the time since the epoch by the machine's clock; zero if that is set before the epoch.
-#[must_use]
 #[expect(clippy::disallowed_methods, reason = "the one place where the machine's clock is read")]
 pub fn machine_time() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
@@ -276,20 +250,17 @@ enum Source {
 
 impl Clock {
     /// Returns the machine's clock.
-    #[must_use]
     pub const fn system() -> Self {
         Self(Source::System)
     }
 
     /// Returns a clock that only advances by hand, and the handle that advances it.
-    #[must_use]
     pub fn manual(start: UnixMillis) -> (Self, ManualClock) {
         let time = Arc::new(AtomicU64::new(start.0));
         (Self(Source::Manual(Arc::clone(&time))), ManualClock(time))
     }
 
     /// Returns the current time; the epoch if the machine's clock is set before it.
-    #[must_use]
     pub fn now(&self) -> UnixMillis {
         match &self.0 {
             Source::System => UnixMillis(millis(machine_time())),

@@ -45,7 +45,6 @@ pub struct OutputSettings {
 
 impl OutputSettings {
     /// Returns `true` if results are for people.
-    #[must_use]
     pub fn is_text(self) -> bool {
         self.output == OutputForm::Text
     }
@@ -94,7 +93,6 @@ pub struct Declined;
 
 impl Confirmation {
     /// Returns `true` if stdin and stderr are terminals and `--yes` was not given.
-    #[must_use]
     pub fn can_ask(self) -> bool {
         !self.yes && io::stdin().is_terminal() && io::stderr().is_terminal()
     }
@@ -131,20 +129,17 @@ pub struct Column {
 
 /// Returns a column of the members with these paths, such as `limits.perDay`. Several texts are put side by
 /// side, and several numbers are added.
-#[must_use]
 pub const fn column(head: &'static str, members: &'static str) -> Column {
     Column { head, members, otherwise: "", is_optional: false }
 }
 
 impl Column {
     /// Returns the column with another cell for rows without its members.
-    #[must_use]
     pub const fn or(self, otherwise: &'static str) -> Self {
         Self { otherwise, ..self }
     }
 
     /// Returns the column, to be left out when no row has its members.
-    #[must_use]
     pub const fn if_any(self) -> Self {
         Self { is_optional: true, ..self }
     }
@@ -161,7 +156,6 @@ impl Column {
 
 /// Returns the table of an array of objects, or of one object. Its columns are as wide as their widest cell,
 /// two spaces apart. On a terminal with colour its head is bold.
-#[must_use]
 pub fn table(columns: &[Column], rows: &Value) -> String {
     let rows = rows.as_array().map_or(std::slice::from_ref(rows), Vec::as_slice);
     let is_shown =
@@ -182,7 +176,6 @@ pub fn table(columns: &[Column], rows: &Value) -> String {
 }
 
 /// Returns a line in which each `{path}` stands for that member of the answer.
-#[must_use]
 pub fn sentence(template: &str, answer: &Value) -> String {
     let mut parts = template.split('{');
     let mut line = parts.next().unwrap_or_default().to_owned();
@@ -219,7 +212,6 @@ fn is_moment(text: &str) -> bool {
 }
 
 /// Returns the candidate that is most similar to the name, if one is similar enough.
-#[must_use]
 pub fn most_similar(name: &str, candidates: impl IntoIterator<Item = String>) -> Option<String> {
     /// Minimum similarity of two names, from 0 to 1.
     const SIMILARITY: f64 = 0.8;
@@ -229,7 +221,6 @@ pub fn most_similar(name: &str, candidates: impl IntoIterator<Item = String>) ->
 }
 
 /// Returns the error in the form of this program's messages, without its number: `address already in use`.
-#[must_use]
 pub fn reason(error: &io::Error) -> String {
     let text = without_number(&error.to_string());
     let mut letters = text.chars();
@@ -237,7 +228,6 @@ pub fn reason(error: &io::Error) -> String {
 }
 
 /// Returns the text without the ` (os error 2)` that Rust adds to the message of the operating system.
-#[must_use]
 pub fn without_number(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let first = parts.next().unwrap_or_default().to_owned();

@@ -61,13 +61,11 @@ impl PartialFile {
     }
 
     /// Returns the open file.
-    #[must_use]
     pub fn file(&self) -> &File {
         &self.file
     }
 
     /// Returns the path until the file is complete.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -96,7 +94,6 @@ impl Drop for PartialFile {
 }
 
 /// Returns the path with this at the end of the file's name.
-#[must_use]
 pub fn beside(file: &Path, end: &str) -> PathBuf {
     let mut name = file.file_name().map(OsString::from).unwrap_or_default();
     name.push(end);
@@ -104,7 +101,6 @@ pub fn beside(file: &Path, end: &str) -> PathBuf {
 }
 
 /// Returns the folder of a file.
-#[must_use]
 pub fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

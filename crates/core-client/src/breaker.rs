@@ -68,7 +68,6 @@ pub struct CoreNotAnswering;
 
 impl CoreNotAnswering {
     /// Returns `true` if this led to the status.
-    #[must_use]
     pub fn has_caused(status: &Status) -> bool {
         is_caused_by::<Self>(status)
     }
@@ -87,7 +86,6 @@ impl CoreBreaker {
     }
 
     /// Returns `true` if calls fail without being sent.
-    #[must_use]
     pub fn is_open(&self) -> bool {
         *self.is_open.borrow()
     }
@@ -171,7 +169,6 @@ impl CoreBreaker {
     }
 
     /// Returns the breaker's metrics.
-    #[must_use]
     pub fn metrics(&self) -> Collectors {
         vec![Box::new(self.opened.clone()), Box::new(self.outages.clone())]
     }

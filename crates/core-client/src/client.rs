@@ -58,7 +58,6 @@ enum Route {
 impl CoreClient {
     /// Creates a client of a core. If it is `in_process`, its calls are made directly, and only those of
     /// other clients go over `transport`.
-    #[must_use]
     pub fn new(transport: CoreTransport, in_process: Option<InProcessCalls>) -> Self {
         let traced = TracedTransport::from(transport);
         let route = in_process.map_or_else(
@@ -75,13 +74,11 @@ impl CoreClient {
     }
 
     /// Returns the transport, for clients of other services.
-    #[must_use]
     pub const fn transport(&self) -> &TracedTransport {
         &self.transport
     }
 
     /// Returns the breaker, which decides if the core is called at all.
-    #[must_use]
     pub const fn breaker(&self) -> &Arc<CoreBreaker> {
         self.transport.breaker()
     }

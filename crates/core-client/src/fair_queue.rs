@@ -49,7 +49,6 @@ impl<S: Copy + Eq + Hash, T> FairQueue<S, T> {
 
     /// Returns the number of turns until a new item of the sender has had its own. Later items of senders
     /// with fewer may still come before it.
-    #[must_use]
     pub fn turns_until_served(&self, sender: S) -> usize {
         let (own, others) = match self.by_sender.get(&sender) {
             Some(items) => (items.len(), self.turns.len() - 1),
@@ -60,13 +59,11 @@ impl<S: Copy + Eq + Hash, T> FairQueue<S, T> {
     }
 
     /// Returns `true` if there are no items.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// Returns the number of items of all senders.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }

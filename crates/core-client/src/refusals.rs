@@ -31,7 +31,6 @@ impl Refusals {
     }
 
     /// Returns the cause of the last refusal, if that was recent.
-    #[must_use]
     pub fn recent(&self) -> Option<FaultCause> {
         let (refused_at, cause) = (*self.0.lock())?;
         (refused_at.elapsed() < MEMORY).then_some(cause)

@@ -29,13 +29,11 @@ pub struct TracedTransport {
 
 impl TracedTransport {
     /// Returns the breaker, which decides if calls are made at all.
-    #[must_use]
     pub const fn breaker(&self) -> &Arc<CoreBreaker> {
         &self.breaker
     }
 
     /// Returns the record of refusals of this gateway by cores.
-    #[must_use]
     pub fn refusals(&self) -> &Refusals {
         &self.refusals
     }

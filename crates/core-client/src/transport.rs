@@ -97,7 +97,6 @@ fn of_core(response: Response<Body>, refusals: &Refusals) -> Result<Response<Bod
 
 /// Returns the reason why a call to the core failed, in one line: the core's message or, if it was not
 /// reached, the innermost known cause, such as `connection refused`. Omits details, which are for programs.
-#[must_use]
 pub fn failure_text(status: &Status) -> String {
     let Some(cause) = status.source() else { return status.message().to_owned() };
     let cause = text_of(innermost(cause));
@@ -122,7 +121,6 @@ fn innermost<'e>(error: &'e (dyn Error + 'static)) -> &'e (dyn Error + 'static) 
 /// Returns `true` if the status was made on this side. It then has a source, with any code: a connection that
 /// was cut half-way through an answer is `INTERNAL` to tonic. Or the generated client made it because the
 /// transport was not ready.
-#[must_use]
 pub fn is_transport_failure(status: &Status) -> bool {
     status.source().is_some()
         || status.message() == "transport error"
@@ -143,7 +141,6 @@ pub(super) fn is_caused_by<E: Error + 'static>(status: &Status) -> bool {
 
 /// Returns the reason in the status's `ErrorInfo` (AIP-193), if the core may give it. Other reasons are the
 /// caller's own.
-#[must_use]
 pub fn named_reason(status: &Status) -> Option<ErrorReason> {
     let info = status.get_details_error_info().filter(|info| info.domain == ERROR_DOMAIN)?;
     ErrorReason::named(&info.reason).filter(|reason| reason.code().grpc.is_some())
@@ -165,7 +162,6 @@ pub struct ReportAnswers {
 
 impl ReportAnswers {
     /// Returns the evaluation of reports with this description, which continues "the core refuses".
-    #[must_use]
     pub const fn new(reports: &'static str) -> Self {
         Self { reports, is_refused: AtomicBool::new(false) }
     }

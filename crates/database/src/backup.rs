@@ -18,7 +18,6 @@ use crate::{
 /// # Errors
 ///
 /// If the store cannot be read, or the copy cannot be written.
-#[must_use]
 pub fn copy<'a>(
     store: &'a Path,
     schema: &'a Schema,
@@ -50,7 +49,6 @@ async fn vacuum_into(connection: &DatabaseConnection, empty: &Path) -> Result<()
 /// # Errors
 ///
 /// If it is not.
-#[must_use]
 pub fn check<'a>(file: &'a Path, schema: &'a Schema, name: &'a Path) -> BoxFuture<'a, Result<(), OpenError>> {
     Box::pin(async move {
         let options = basic(file).read_only(true).immutable(true);
@@ -69,7 +67,6 @@ pub fn check<'a>(file: &'a Path, schema: &'a Schema, name: &'a Path) -> BoxFutur
 /// # Errors
 ///
 /// [`OpenError::Busy`] if another process has opened the file, and [`OpenError::Corrupt`] if it is damaged.
-#[must_use]
 pub fn remove_log(file: &Path) -> BoxFuture<'_, Result<(), OpenError>> {
     Box::pin(async move {
         let failed = |error| explain(file, error);

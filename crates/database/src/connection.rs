@@ -111,7 +111,6 @@ impl Connections {
     }
 
     /// Returns the kind of database.
-    #[must_use]
     pub fn backend(&self) -> DbBackend {
         self.owners.shared.settings.target.backend()
     }
@@ -128,7 +127,6 @@ impl Connections {
     }
 
     /// Returns the numbers of idle and of busy connections.
-    #[must_use]
     pub fn usage(&self) -> (usize, usize) {
         self.owners.shared.usage()
     }

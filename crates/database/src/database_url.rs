@@ -25,7 +25,6 @@ pub enum DatabaseUrl {
 
 impl DatabaseUrl {
     /// Returns the path of the file if it is a SQLite file.
-    #[must_use]
     pub fn sqlite_file(&self) -> Option<&Path> {
         match self {
             Self::Sqlite(path) => Some(path),
@@ -35,7 +34,6 @@ impl DatabaseUrl {
 
     /// Returns `true` if this could be a replica of `store`: a PostgreSQL database of the same name on
     /// another server.
-    #[must_use]
     pub fn may_replicate(&self, store: &Self) -> bool {
         match (self, store) {
             (Self::Postgres(here), Self::Postgres(there)) => {

@@ -18,13 +18,11 @@ pub(super) fn is_slow_connection(error: &DbErr) -> bool {
 }
 
 /// Returns `true` if a unique constraint refused the row.
-#[must_use]
 pub fn is_duplicate(error: &DbErr) -> bool {
     matches!(error.sql_err(), Some(SqlErr::UniqueConstraintViolation(_)))
 }
 
 /// Returns `true` if a foreign key refused the row: the row that it refers to does not exist.
-#[must_use]
 pub fn is_missing_reference(error: &DbErr) -> bool {
     matches!(error.sql_err(), Some(SqlErr::ForeignKeyConstraintViolation(_)))
 }
@@ -32,7 +30,6 @@ pub fn is_missing_reference(error: &DbErr) -> bool {
 /// Returns `true` if a retry at once, on another connection, may succeed. Either the connection was lost, or
 /// the transaction lost a race against another one. In the first case it is unknown whether a write took
 /// effect.
-#[must_use]
 pub fn is_passing(error: &DbErr) -> bool {
     is_lost_connection(error) || is_lost_race(error) || matches!(sqlx_error(error), Some(sqlx::Error::Io(_)))
 }
@@ -85,14 +82,12 @@ pub(super) fn is_read_only(error: &sqlx::Error) -> bool {
 
 /// Returns `true` if the database refused the statement because of its contents, or because of concurrent
 /// changes. With other contents it may succeed at once.
-#[must_use]
 pub fn is_refusal(error: &DbErr) -> bool {
     let is_answer = matches!(sqlx_error(error), Some(sqlx::Error::Database(_)));
     is_answer && (!is_outage(error) || is_lost_race(error))
 }
 
 /// Returns `true` if the database is unavailable, busy or full.
-#[must_use]
 pub fn is_outage(error: &DbErr) -> bool {
     if let DbErr::ConnectionAcquire(_) = error {
         return true;
@@ -211,7 +206,6 @@ fn is_lost_race(error: &DbErr) -> bool {
 
 /// Returns `true` if another transaction held a key of that index for too long. The server names the index in
 /// the error's context.
-#[must_use]
 pub fn is_key_timeout(error: &DbErr, index: &str) -> bool {
     let context = sqlx_error(error).and_then(reported).and_then(PgDatabaseError::r#where);
     code(error) == Some("55P03") && context.is_some_and(|context| context.contains(index))

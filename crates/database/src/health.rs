@@ -196,7 +196,6 @@ impl Database {
 
     /// Returns `true` if the file of a SQLite database was replaced or removed while it was open. Every call
     /// is refused then.
-    #[must_use]
     pub fn is_replaced(&self) -> bool {
         self.health.is_replaced()
     }
@@ -218,7 +217,6 @@ impl Database {
     }
 
     /// Returns `true` if the database answers reads, and takes no writes.
-    #[must_use]
     pub fn takes_no_writes(&self) -> bool {
         self.health.write_fault().is_some()
     }

@@ -136,7 +136,6 @@ impl Database {
     /// # Errors
     ///
     /// If it cannot be opened.
-    #[must_use]
     pub fn open<'a>(
         url: &'a DatabaseUrl,
         schema: &'a Schema,
@@ -174,7 +173,6 @@ impl Database {
 
     /// Returns a handle whose statements are in the metrics. Those of batches always are. A program that also
     /// asks for the [fault](Self::fault) may do so through a handle that does not count.
-    #[must_use]
     pub fn counted(mut self) -> Self {
         self.statements.observe(&mut self.writer);
         self.statements.observe(&mut self.reader);
@@ -183,7 +181,6 @@ impl Database {
 
     /// Returns batches of calls that write. On PostgreSQL they get connections of their own, which have this
     /// name in metrics. `slots` is the number of batches in flight while none is overdue, at most 2.
-    #[must_use]
     pub fn batched_writes<B: Batched>(&mut self, name: &'static str, slots: usize) -> Batches<B> {
         let mut alone = self.writer.clone();
         self.statements.observe(&mut alone);
@@ -199,13 +196,11 @@ impl Database {
     }
 
     /// Returns the kind of database.
-    #[must_use]
     pub fn backend(&self) -> DbBackend {
         self.writer.backend()
     }
 
     /// Returns the metrics of statements, of the use of connections and of replicas.
-    #[must_use]
     pub fn metrics(&self) -> Collectors {
         let mut metrics = self.statements.collectors();
         metrics.extend([self.pool_metrics(), self.replicas.metrics()]);
@@ -214,7 +209,6 @@ impl Database {
 
     /// Closes every connection once the calls in flight are done, or after 5 s. The writer is closed last,
     /// since it checkpoints a SQLite file.
-    #[must_use]
     pub fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             if !self.health.is_replaced() && !self.health.is_file_in_place().await {

@@ -120,7 +120,6 @@ impl Database {
     /// Returns batches of calls that read, on this database and on the replicas that it has by now. On
     /// PostgreSQL they get connections of their own, which have this name in metrics. `slots` is the number
     /// of batches in flight while none is overdue, at most 2.
-    #[must_use]
     pub fn batched_reads<B: Batched>(&mut self, name: &'static str, slots: usize) -> BatchedReads<B> {
         let mut alone = self.reader.clone();
         self.statements.observe(&mut alone);

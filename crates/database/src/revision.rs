@@ -21,7 +21,6 @@ pub enum Relation {}
 impl ActiveModelBehavior for ActiveModel {}
 
 /// Returns the query for the row.
-#[must_use]
 pub fn row() -> Select<Entity> {
     Entity::find().filter(Column::Id.eq(1))
 }

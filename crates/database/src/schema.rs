@@ -12,7 +12,6 @@ use crate::{
 /// # Errors
 ///
 /// If the store cannot be opened. A missing store is not created.
-#[must_use]
 pub fn status<'a>(
     url: &'a DatabaseUrl,
     schema: &'a Schema,
@@ -28,7 +27,6 @@ pub fn status<'a>(
 /// # Errors
 ///
 /// If the store cannot be opened or changed.
-#[must_use]
 pub fn up<'a>(
     url: &'a DatabaseUrl,
     schema: &'a Schema,
@@ -46,7 +44,6 @@ pub fn up<'a>(
 /// # Errors
 ///
 /// If the store cannot be opened.
-#[must_use]
 pub fn losses<'a>(
     url: &'a DatabaseUrl,
     schema: &'a Schema,
@@ -63,7 +60,6 @@ pub fn losses<'a>(
 /// # Errors
 ///
 /// If the store cannot be opened or changed.
-#[must_use]
 pub fn down<'a>(
     url: &'a DatabaseUrl,
     schema: &'a Schema,

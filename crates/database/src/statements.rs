@@ -19,7 +19,6 @@ impl Database {
     /// # Errors
     ///
     /// [`DatabaseError::Unavailable`] if it does not answer.
-    #[must_use]
     pub fn ping(&self) -> BoxFuture<'_, Result<(), DatabaseError>> {
         Box::pin(async move { self.all(revision::row()).await.map(drop) })
     }

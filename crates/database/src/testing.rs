@@ -19,19 +19,16 @@ pub type Observe = Arc<dyn Fn(&metric::Info<'_>) + Send + Sync>;
 
 impl Database {
     /// Returns the connections that write.
-    #[must_use]
     pub fn writer(&self) -> &Connections {
         &self.writer
     }
 
     /// Returns the connections that only read.
-    #[must_use]
     pub fn reader(&self) -> &Connections {
         &self.reader
     }
 
     /// Returns the number of replicas that are in use.
-    #[must_use]
     pub fn usable_replicas(&self) -> usize {
         self.replicas.usable()
     }
@@ -64,7 +61,6 @@ pub async fn foreign_transaction(url: &DatabaseUrl) -> Result<DatabaseTransactio
 
 impl<B: Batched> Batches<B> {
     /// Returns the connections of the batches.
-    #[must_use]
     pub fn connections(&self) -> &Connections {
         &self.connections
     }

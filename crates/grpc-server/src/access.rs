@@ -88,25 +88,21 @@ impl Security {
     }
 
     /// Serves only callers that send one of these tokens.
-    #[must_use]
     pub fn with_tokens(self, tokens: Vec<ServiceToken>) -> Self {
         Self { token: Some(RequiredToken(Arc::new(RwLock::new(tokens)))), ..self }
     }
 
     /// Returns the token that callers must show, if there is one.
-    #[must_use]
     pub fn token(&self) -> Option<RequiredToken> {
         self.token.clone()
     }
 
     /// Returns the TLS of the port, if it has TLS.
-    #[must_use]
     pub fn tls(&self) -> Option<RequiredTls> {
         self.tls.clone()
     }
 
     /// Returns `true` if callers must authenticate.
-    #[must_use]
     pub fn knows_its_callers(&self) -> bool {
         self.requires_certificate || self.token.is_some()
     }

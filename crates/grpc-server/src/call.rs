@@ -38,19 +38,16 @@ pub struct CallId(HeaderValue);
 impl CallId {
     /// Returns the call's id, if it has one. Ignores an id of another form, which could be meant to forge a
     /// log line, and one that contains an API key, which must not be logged.
-    #[must_use]
     pub fn from_headers(headers: &HeaderMap) -> Option<Self> {
         Self::from_value(headers.get(REQUEST_ID)?)
     }
 
     /// Returns the id of a call that has it in this value.
-    #[must_use]
     pub fn from_value(id: &HeaderValue) -> Option<Self> {
         id.to_str().is_ok_and(is_request_id).then(|| Self(id.clone()))
     }
 
     /// Returns the id's text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         self.0.to_str().unwrap_or_default() // always ASCII
     }
@@ -125,7 +122,6 @@ pub struct Calls {
 impl Calls {
     /// Returns the calls of a server with these methods. `E` is the error for faults of calls that reach no
     /// method.
-    #[must_use]
     pub fn new<E: MethodError + From<CallFault>>(limits: &'static Limits, methods: Methods) -> Self {
         Self {
             limits,
@@ -139,19 +135,16 @@ impl Calls {
     }
 
     /// Returns these calls with tracing.
-    #[must_use]
     pub fn traced(self, traces: Traces) -> Self {
         Self { traces, ..self }
     }
 
     /// Returns the metrics.
-    #[must_use]
     pub fn metrics(&self) -> Collectors {
         self.metrics.collectors()
     }
 
     /// Returns the capacity for each kind of work.
-    #[must_use]
     pub fn capacity(&self) -> &Capacity {
         &self.capacity
     }

@@ -33,7 +33,6 @@ impl Capacity {
     }
 
     /// Returns the permits of a class.
-    #[must_use]
     pub fn of(&self, class: Class) -> &Semaphore {
         match class {
             Class::Read | Class::Batch | Class::Tool => &self.reads,

@@ -59,7 +59,6 @@ pub struct Methods {
 
 impl Methods {
     /// Returns the method at the path of a request, or the entry for the other methods of its service.
-    #[must_use]
     pub fn find(self, path: &str) -> &'static Method {
         let path = path.strip_prefix('/').unwrap_or(path);
         let fits = |method: &&'static Method| {
@@ -73,7 +72,6 @@ impl Methods {
 impl Method {
     /// Returns its name in metrics: without the service, but for operators, some of whose methods share names
     /// with others. The other methods of a service have its name.
-    #[must_use]
     pub fn name(&self) -> &'static str {
         let separator = if self.callers == Callers::Operators { '.' } else { '/' };
         let name = self.path.trim_end_matches(['/', '.']).rsplit(separator).next();

@@ -43,7 +43,6 @@ impl Certificate {
     }
 
     /// Returns the end of the certificate in use, in Unix seconds.
-    #[must_use]
     pub fn expiry(&self) -> i64 {
         self.expiry.get()
     }
@@ -55,7 +54,6 @@ impl Certificate {
 }
 
 /// Returns the metric of the end of the certificate in use, 0 without one.
-#[must_use]
 pub fn certificate_metrics(certificate: Option<&Certificate>) -> Collectors {
     vec![Box::new(certificate.map_or_else(expiry_gauge, |certificate| certificate.expiry.clone()))]
 }

@@ -35,7 +35,6 @@ pub(super) type ConnectionSlot = (Option<OwnedSemaphorePermit>, Option<CountedCo
 impl ConnectionSlots {
     /// Returns slots for `at_once` connections, of which `of_one_address` may be of one address (IPv6: one
     /// /64). Beyond the first bound connections wait until one closes. Beyond the second they are closed.
-    #[must_use]
     pub fn new(at_once: usize, of_one_address: usize) -> Self {
         Self {
             all: Arc::new(Semaphore::new(at_once.min(Semaphore::MAX_PERMITS))),
@@ -47,13 +46,11 @@ impl ConnectionSlots {
 
     /// Closes the oldest connection that waits for its client whenever the last slot is taken, so that slow
     /// clients do not keep others out.
-    #[must_use]
     pub fn reclaiming(self) -> Self {
         Self { reclaimable: Some(Arc::default()), ..self }
     }
 
     /// Lets these proxies have as many connections as there are slots: each carries many clients.
-    #[must_use]
     pub fn exempting(self, proxies: TrustedProxies) -> Self {
         Self { exempt: Arc::new(proxies), ..self }
     }

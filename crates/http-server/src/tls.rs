@@ -37,7 +37,6 @@ pub enum PemError {
 
 impl PemError {
     /// Returns `true` if the fault is in the file of the key, `false` if in that of the certificate.
-    #[must_use]
     pub const fn is_in_key_file(self) -> bool {
         match self {
             Self::NoKey | Self::BadKey | Self::KeyMismatch => true,
@@ -90,7 +89,6 @@ const GENERALIZED_TIME: u8 = 0x18;
 const VERSION: u8 = 0xa0;
 
 /// Returns the end of the first certificate in a PEM file, in Unix seconds; `None` if none can be read.
-#[must_use]
 pub fn expiry(file: &[u8]) -> Option<i64> {
     certificates(file).ok()?.first().and_then(not_after)
 }

@@ -37,7 +37,6 @@ impl LastBan {
     }
 
     /// Returns the ban and its cause if it is in force.
-    #[must_use]
     pub fn in_force(&self, now: UnixMillis) -> Option<(BanPeriod, &BanCause)> {
         match self {
             Self::Banned(period, cause) if now < period.until => Some((*period, cause)),
@@ -46,7 +45,6 @@ impl LastBan {
     }
 
     /// Returns the time before which the key's refusals are settled: they no longer make a request a strike.
-    #[must_use]
     pub const fn settled_at(&self) -> UnixMillis {
         match self {
             Self::Banned(period, _) => period.until,

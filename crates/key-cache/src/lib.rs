@@ -87,7 +87,6 @@ pub struct KnownKey {
 
 impl KnownKey {
     /// Returns a key that was never banned, never expires, has no label and may be used for everything.
-    #[must_use]
     pub fn new(key_id: Arc<str>, account_id: i64, plan: Plan, quota: Quota) -> Self {
         let (last_four, label, allowed_addresses) = Default::default();
         Self {

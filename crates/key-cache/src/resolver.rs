@@ -127,14 +127,12 @@ impl KeyResolver {
     }
 
     /// Returns the key's last ban, as the core and this gateway know it.
-    #[must_use]
     pub fn last_ban(&self, key: &KnownKey) -> Option<LastBan> {
         self.0.imposed.last_ban(key)
     }
 
     /// Bans a key that had too many strikes at `from`, and reports the ban to the core. Returns `false` if
     /// that time is already settled, by a ban or its lifting.
-    #[must_use]
     pub fn ban(&self, key: &KnownKey, from: UnixMillis) -> bool {
         self.0.imposed.impose(key, from, self.0.clock.now())
     }
@@ -178,25 +176,21 @@ impl KeyResolver {
     }
 
     /// Returns the metrics of the cache and of lookups.
-    #[must_use]
     pub fn metrics(&self) -> Collectors {
         self.0.metrics.collectors()
     }
 
     /// Returns the time by the core's clock, as far as the core has told it.
-    #[must_use]
     pub fn core_now(&self) -> UnixMillis {
         self.0.core.now()
     }
 
     /// Returns the fault of the core, as this gateway sees it.
-    #[must_use]
     pub fn core_fault(&self) -> Option<Fault> {
         self.0.core.fault()
     }
 
     /// Returns `true` if the core listed changed accounts when it was last asked.
-    #[must_use]
     pub fn core_is_up(&self) -> bool {
         self.0.core.is_up()
     }

@@ -52,7 +52,6 @@ impl BanPeriod {
 
     /// Returns the ban that begins at `from`: twice the duration of the key's last ban while that is
     /// remembered, but at least five minutes and at most a day.
-    #[must_use]
     pub fn following(last: Option<Self>, from: UnixMillis) -> Self {
         let last = last.filter(|last| from < last.until.plus(Self::MEMORY));
         let twice = last.map_or(Duration::ZERO, |last| last.until.since(last.from).saturating_mul(2));

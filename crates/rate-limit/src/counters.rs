@@ -33,7 +33,6 @@ pub struct InProcessLimiter {
 
 impl InProcessLimiter {
     /// Creates a limiter that has counted nothing yet.
-    #[must_use]
     pub fn new(clock: Clock) -> Self {
         Self { clock, counters: CounterStore::unbounded() }
     }

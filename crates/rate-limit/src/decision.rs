@@ -64,7 +64,6 @@ pub struct Decision {
 impl Decision {
     /// Returns the decision on a request that is no strike and of a key that is not banned, by the counters
     /// of all gateways.
-    #[must_use]
     pub const fn new(outcome: Outcome, now: UnixMillis, minute: WindowView, day: WindowView) -> Self {
         let (is_strike, struck_out_at, ban, scope) = (false, None, None, Scope::Shared);
         Self { outcome, is_strike, struck_out_at, now, minute, day, ban, scope }
@@ -73,7 +72,6 @@ impl Decision {
     /// Returns the one window that the three `X-RateLimit-` fields describe. On refusal it is the
     /// refusing window. In a ban it has the minute's limit, nothing remaining, and the
     /// ban's end. Otherwise it is the window with the fewest requests remaining, or the day if that is a tie.
-    #[must_use]
     pub fn shown(&self) -> WindowView {
         if self.ban.is_some() {
             return self.minute_or_ban();
@@ -87,7 +85,6 @@ impl Decision {
 
     /// Returns `Retry-After` in whole seconds, at least 1, rounded up (RFC 9110 §10.2.3). The ban and every
     /// exhausted window end within that time. `None` if the request was admitted.
-    #[must_use]
     pub fn retry_after_secs(&self) -> Option<u64> {
         if self.outcome == Outcome::Admitted && self.ban.is_none() {
             return None;
@@ -126,7 +123,6 @@ impl Decision {
 
     /// Returns the reason why the windows refused the request, for people: limit, window, and reset in UTC.
     /// `None` if they admitted it.
-    #[must_use]
     pub fn refusal_message(&self) -> Option<String> {
         let (window, name) = match self.outcome {
             Outcome::Admitted => return None,
@@ -138,7 +134,6 @@ impl Decision {
     }
 
     /// Returns the reason why a banned key is refused, for people.
-    #[must_use]
     pub fn ban_message(&self, cause: &BanCause) -> String {
         let WindowView { limit, resets_at, .. } = self.minute_or_ban();
         let resets_at = resets_at.ceil_to_sec();

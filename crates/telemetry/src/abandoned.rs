@@ -13,7 +13,6 @@ task_local! {
 }
 
 /// Returns `true` within work whose caller has left.
-#[must_use]
 pub fn caller_has_left() -> bool {
     CALLER_HAS_LEFT.try_with(|()| ()).is_ok()
 }

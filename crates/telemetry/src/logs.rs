@@ -105,14 +105,12 @@ pub fn has_colour(stream: &impl IsTerminal) -> bool {
 }
 
 /// Returns the log of this program, or `None` if a program that embeds the service has its own.
-#[must_use]
 pub fn log() -> Option<&'static Log> {
     LOG.get()
 }
 
 impl Log {
     /// Returns the filter in force.
-    #[must_use]
     pub fn filter(&self) -> String {
         self.filter.lock().clone()
     }
@@ -137,7 +135,6 @@ impl Log {
 }
 
 /// Returns the count of dropped lines.
-#[must_use]
 pub fn metrics() -> Collectors {
     let dropped = counter(
         "petstore_log_lines_dropped_total",

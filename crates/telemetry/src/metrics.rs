@@ -28,32 +28,27 @@ pub type Collectors = Vec<Box<dyn Collector>>;
 const DURATIONS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
 
 /// Returns a counter. Its name ends with `_total`.
-#[must_use]
 pub fn counter(name: &str, help: &str) -> IntCounter {
     made(IntCounter::new(name, help))
 }
 
 /// Returns counters, one per combination of labels. Their name ends with `_total`.
-#[must_use]
 pub fn counters(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
     made(IntCounterVec::new(Opts::new(name, help), labels))
 }
 
 /// Returns a gauge.
-#[must_use]
 pub fn gauge(name: &str, help: &str) -> IntGauge {
     made(IntGauge::new(name, help))
 }
 
 /// Returns gauges, one per combination of labels.
-#[must_use]
 pub fn gauges(name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
     made(IntGaugeVec::new(Opts::new(name, help), labels))
 }
 
 /// Returns histograms of durations in seconds, one per combination of labels. Their name ends with
 /// `_duration_seconds` or `_delay_seconds`.
-#[must_use]
 pub fn durations(name: &str, help: &str, labels: &[&str]) -> HistogramVec {
     made(HistogramVec::new(HistogramOpts::new(name, help).buckets(DURATIONS.to_vec()), labels))
 }
@@ -64,14 +59,12 @@ pub struct GaugeGuard(IntGauge);
 
 impl GaugeGuard {
     /// Adds one to the gauge.
-    #[must_use]
     pub fn new(gauge: &IntGauge) -> Self {
         gauge.inc();
         Self(gauge.clone())
     }
 
     /// Returns `true` if nothing else adds to the gauge now.
-    #[must_use]
     pub fn is_alone(&self) -> bool {
         self.0.get() == 1
     }
@@ -103,7 +96,6 @@ macro_rules! metrics {
 
         impl $name {
             /// Returns the metrics. They share their values with this struct.
-            #[must_use]
             $vis fn collectors(&self) -> $crate::metrics::Collectors {
                 vec![$(Box::new(self.$field.clone())),+]
             }
@@ -177,7 +169,6 @@ impl Exposition {
     }
 
     /// Returns the metrics as a table in Markdown: name, type, labels and meaning.
-    #[must_use]
     pub fn table(&self) -> String {
         let rows = self.rows.lock();
         let head = ["| Name | Type | Labels | Meaning |\n", "|---|---|---|---|\n"];
@@ -185,7 +176,6 @@ impl Exposition {
     }
 
     /// Returns all of them in Prometheus's text format, with their current values.
-    #[must_use]
     pub fn text(&self) -> String {
         // An error would mean a metric without values, but those are left out before.
         TextEncoder::new().encode_to_string(&self.shown.gather()).unwrap_or_default()

@@ -19,7 +19,6 @@ impl PartState {
     pub const ALL: [Self; 3] = [Self::Ok, Self::Degraded, Self::Down];
 
     /// Returns the name: `ok`, `degraded` or `down`.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -48,7 +47,6 @@ pub enum Part {
 
 impl Part {
     /// Returns the name.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Core => "core",
@@ -69,7 +67,6 @@ pub struct Fault {
 
 impl Fault {
     /// Creates a fault. The cause is one that can lead to this state.
-    #[must_use]
     pub fn new(state: PartState, cause: FaultCause) -> Self {
         debug_assert!(cause.states().contains(&state), "{cause:?} never leads to {state}");
         Self { state, cause }
@@ -89,25 +86,21 @@ macro_rules! causes {
             pub const ALL: &[Self] = &[$(Self::$cause),+];
 
             /// Returns the part.
-            #[must_use]
             pub const fn part(self) -> Part {
                 match self { $(Self::$cause => Part::$part,)+ }
             }
 
             /// Returns the states that the part can have for this reason.
-            #[must_use]
             pub const fn states(self) -> &'static [PartState] {
                 match self { $(Self::$cause => $states,)+ }
             }
 
             /// Returns the name, for programs.
-            #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$cause => $name,)+ }
             }
 
             /// Returns what happened, the consequence and the remedy, for people.
-            #[must_use]
             pub const fn message(self) -> &'static str {
                 match self { $(Self::$cause => $message,)+ }
             }

@@ -47,14 +47,12 @@ pub enum Root {
 
 impl Traces {
     /// Returns a source that records nothing.
-    #[must_use]
     pub const fn off() -> Self {
         Self(None)
     }
 
     /// Begins the span of a request that came in. Its header fields may name the span that it belongs to
     /// (`traceparent`, W3C Trace Context).
-    #[must_use]
     pub fn request(&self, headers: &HeaderMap, root: Root, name: impl FnOnce() -> Cow<'static, str>) -> Span {
         let Some(tracer) = &self.0 else { return Span::none() };
         let parent = read_parent(headers);

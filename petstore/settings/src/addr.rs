@@ -25,7 +25,6 @@ pub enum ListenAddr {
 
 impl ListenAddr {
     /// Returns `true` if only this machine can reach it.
-    #[must_use]
     pub fn is_local(&self) -> bool {
         match self {
             Self::Ip(addr) => addr.ip().to_canonical().is_loopback(),
@@ -117,7 +116,6 @@ pub enum GrpcAddr {
 
 impl GrpcAddr {
     /// Returns `true` if only this machine can reach it.
-    #[must_use]
     pub fn is_local(&self) -> bool {
         match self {
             Self::Tcp(addr) => addr.is_local(),
@@ -126,7 +124,6 @@ impl GrpcAddr {
     }
 
     /// Returns the IP address and port, if they are known: those of a bound port are.
-    #[must_use]
     pub fn tcp(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(ListenAddr::Ip(addr)) => Some(*addr),
@@ -181,7 +178,6 @@ impl FromStr for HostName {
 
 impl HostName {
     /// Returns the name, without a dot at its end.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -89,13 +89,11 @@ impl EdgeSettings {
     }
 
     /// Returns the proxies whose X-Forwarded-For is trusted.
-    #[must_use]
     pub fn trusted_proxies(&self) -> TrustedProxies {
         TrustedProxies::new(self.trusted_proxy.clone())
     }
 
     /// Returns the options of a gateway in this environment.
-    #[must_use]
     pub fn gateway(&self, environment: Environment, traces: Traces) -> GatewayOptions {
         GatewayOptions {
             environment,

@@ -92,7 +92,6 @@ impl ProcessSettings {
 
     /// Returns the number of threads that serve requests. On a small machine a second one costs more, in
     /// wake-ups, than it gives: the database, Redis or the other half of the service needs the other core.
-    #[must_use]
     pub fn worker_threads(&self) -> usize {
         let by_cores = || match thread::available_parallelism().map_or(1, NonZeroUsize::get) {
             1 | 2 => 1,

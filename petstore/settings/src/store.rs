@@ -91,7 +91,6 @@ impl StoreSettings {
     }
 
     /// Returns how a server opens the store.
-    #[must_use]
     pub fn open_options(&self) -> OpenOptions {
         OpenOptions { migrate: !self.no_migrate, quick_check: true }
     }

@@ -7,11 +7,9 @@
 
 use std::{fs, path::Path};
 
-mod budgets;
 mod comparison;
 mod crates;
 mod descriptor;
-mod language;
 mod limits;
 mod performance;
 mod references;

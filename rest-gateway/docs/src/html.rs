@@ -24,13 +24,11 @@ impl HtmlPage<'_> {
 }
 
 /// Returns the text, escaped for an element or a quoted attribute.
-#[must_use]
 pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// Returns the text as HTML, in which `` `…` `` is code.
-#[must_use]
 pub(super) fn prose(text: &str) -> String {
     escaped(text)
         .split('`')

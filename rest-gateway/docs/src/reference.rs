@@ -8,7 +8,6 @@ use super::html::{escaped, prose};
 
 /// Returns the operations of an OpenAPI document as HTML, with a section for each. Paths are shown below
 /// `base`.
-#[must_use]
 pub fn operations(document: &Value, base: &str) -> String {
     let mut sections = String::new();
     for (path, methods) in fields(&document["paths"]) {

@@ -43,7 +43,6 @@ impl<'a> From<&'a Pet> for PetBody<'a> {
 }
 
 /// Returns one pet as JSON.
-#[must_use]
 pub fn pet_body(pet: &Pet) -> Vec<u8> {
     // Serialising strings and numbers into memory does not fail.
     serde_json::to_vec(&PetBody::from(pet)).unwrap_or_default()
@@ -56,7 +55,6 @@ pub(crate) fn pets_body(pets: &[Pet]) -> Vec<u8> {
 
 /// Returns the cells of a pet in a table: its identifier and then the [`MEMBERS`]. The cell of a missing
 /// member is empty.
-#[must_use]
 pub fn pet_cells(pet: &Pet) -> [String; MEMBERS.len() + 1] {
     let PetBody { id, name, category_id, status } = pet.into();
     [id.to_string(), name.to_owned(), category_id.to_string(), status.unwrap_or_default().to_owned()]

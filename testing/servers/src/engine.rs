@@ -16,7 +16,6 @@ impl Engine {
     /// Returns the engine that `PETSTORE_TEST_ENGINE` names: `postgres`, or `sqlite`, which is the default.
     ///
     /// Panics if it names another one.
-    #[must_use]
     pub fn of_this_run() -> Self {
         match std::env::var("PETSTORE_TEST_ENGINE").as_deref() {
             Err(_) | Ok("" | "sqlite") => Self::Sqlite,

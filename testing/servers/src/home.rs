@@ -27,7 +27,6 @@ impl Home {
     }
 
     /// Returns the URL of the database.
-    #[must_use]
     pub fn url(&self) -> String {
         match self {
             Self::Folder(folder) => format!("sqlite://{}", folder.path().join("petstore.db").display()),

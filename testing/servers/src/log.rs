@@ -23,14 +23,12 @@ struct Lines {
 
 impl Logged {
     /// Collects the lines of the module until this is dropped.
-    #[must_use]
     pub fn of(module: &'static str) -> Self {
         let lines = Lines { module, levels: Arc::default() };
         Self { _guard: tracing::subscriber::set_default(lines.clone()), lines }
     }
 
     /// Returns the levels of the lines since the last call.
-    #[must_use]
     pub fn levels(&self) -> Vec<Level> {
         std::mem::take(&mut *self.lines.levels.lock().expect("no test panics with the lock"))
     }

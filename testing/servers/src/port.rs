@@ -20,7 +20,6 @@ const COUNT: u16 = 10_000;
 /// client that retries cannot connect to itself (a TCP connection to one's own source port succeeds). This
 /// process does not return or try a port twice before it has tried all. Only another harness may take the
 /// port between this call and the listening: a caller that starts a server tries again.
-#[must_use]
 pub fn free_port() -> u16 {
     /// Counter with a random start, so that harnesses begin at different ports.
     static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| AtomicU64::new(RandomState::new().hash_one(()) >> 1));

@@ -36,39 +36,33 @@ impl Answer {
     }
 
     /// Returns the status code.
-    #[must_use]
     pub fn status(&self) -> u16 {
         self.status
     }
 
     /// Returns every header field.
-    #[must_use]
     pub fn headers(&self) -> &HeaderMap {
         &self.headers
     }
 
     /// Returns the body's bytes.
-    #[must_use]
     pub fn body(&self) -> &[u8] {
         &self.body
     }
 
     /// Returns the body as text.
-    #[must_use]
     #[track_caller]
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.body).unwrap_or_else(|_| panic!("the body is not UTF-8: {self:?}"))
     }
 
     /// Returns the body as JSON. Integers stay exact.
-    #[must_use]
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("not JSON ({error}): {self:?}"))
     }
 
     /// Returns every value of a field, in order.
-    #[must_use]
     #[track_caller]
     pub fn values(&self, name: &str) -> Vec<&str> {
         self.headers
@@ -79,7 +73,6 @@ impl Answer {
     }
 
     /// Returns the value of a field that may be there once.
-    #[must_use]
     #[track_caller]
     pub fn find(&self, name: &str) -> Option<&str> {
         let values = self.values(name);
@@ -88,14 +81,12 @@ impl Answer {
     }
 
     /// Returns the value of a field that is there exactly once.
-    #[must_use]
     #[track_caller]
     pub fn header(&self, name: &str) -> &str {
         self.find(name).unwrap_or_else(|| panic!("no {name}: {self:?}"))
     }
 
     /// Returns the value of a field that is there exactly once and is a canonical decimal number.
-    #[must_use]
     #[track_caller]
     pub fn number(&self, name: &str) -> u64 {
         let text = self.header(name);
@@ -105,7 +96,6 @@ impl Answer {
     }
 
     /// Returns the three `X-RateLimit` fields, each there exactly once.
-    #[must_use]
     #[track_caller]
     pub fn rate(&self) -> Rate {
         Rate {
@@ -116,14 +106,12 @@ impl Answer {
     }
 
     /// Returns `Retry-After`, in seconds.
-    #[must_use]
     #[track_caller]
     pub fn retry_after(&self) -> u64 {
         self.number("retry-after")
     }
 
     /// Returns the `message` of an Error body.
-    #[must_use]
     #[track_caller]
     pub fn message(&self) -> String {
         let body = self.json();

@@ -55,7 +55,6 @@ impl Balancer {
     }
 
     /// Returns the address for clients.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.proxy.address()
     }

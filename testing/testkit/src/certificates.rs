@@ -33,7 +33,6 @@ pub struct Certificate {
 
 impl Authority {
     /// Creates an authority that is not trusted yet.
-    #[must_use]
     pub fn new() -> Self {
         let key = KeyPair::generate().expect("a key");
         let mut params = CertificateParams::new([]).expect("parameters");
@@ -45,19 +44,16 @@ impl Authority {
     }
 
     /// Returns the authority's own certificate, for clients and servers that are to trust it.
-    #[must_use]
     pub fn pem(&self) -> &str {
         &self.pem
     }
 
     /// Returns the path of that certificate.
-    #[must_use]
     pub fn file(&self) -> String {
         text(self.folder.path().join("authority.pem"))
     }
 
     /// Issues a new certificate for this host: a name, or an IP address.
-    #[must_use]
     pub fn issue(&self, host: &str) -> Certificate {
         let key_pair = KeyPair::generate().expect("a key");
         let params = CertificateParams::new([host.to_owned()]).expect("a host");
@@ -73,7 +69,6 @@ impl Authority {
 
     /// Writes a service token into a file that only its owner can read, in the authority's folder. Returns
     /// the path.
-    #[must_use]
     pub fn keep_token(&self, token: &str) -> String {
         let number = self.issued.fetch_add(1, Ordering::Relaxed);
         let file = self.folder.path().join(format!("{number}-token"));

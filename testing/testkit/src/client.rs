@@ -32,19 +32,16 @@ pub struct Client {
 
 impl Client {
     /// Creates a client of the address without a key.
-    #[must_use]
     pub fn new(address: SocketAddr) -> Self {
         Self { address, key: None, fields: Vec::new(), tls: None }
     }
 
     /// Returns a copy of the client with this key.
-    #[must_use]
     pub fn with_key(&self, key: &str) -> Self {
         Self { key: Some(key.to_owned()), ..self.clone() }
     }
 
     /// Returns a copy of the client that sends one more field with every request.
-    #[must_use]
     pub fn with_header(&self, name: &str, value: &str) -> Self {
         let mut client = self.clone();
         client.fields.push((name.to_owned(), value.to_owned()));
@@ -52,25 +49,21 @@ impl Client {
     }
 
     /// Returns a copy of the client for another gateway.
-    #[must_use]
     pub fn at(&self, address: SocketAddr) -> Self {
         Self { address, ..self.clone() }
     }
 
     /// Returns a copy of the client over HTTPS, trusting this authority.
-    #[must_use]
     pub fn over_tls(&self, authority: &Authority, protocol: Protocol) -> Self {
         Self { tls: Some(Tls::trusting(authority, protocol)), ..self.clone() }
     }
 
     /// Returns the key; fails the test if there is none.
-    #[must_use]
     pub fn key(&self) -> &str {
         self.key.as_deref().expect("this client has no key")
     }
 
     /// Returns the address that it calls.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -197,7 +190,6 @@ pub struct Session {
 
 impl Session {
     /// Creates a session of the client. It opens its first connection with the first request.
-    #[must_use]
     pub fn new(client: Client) -> Self {
         Self { client, connection: None }
     }

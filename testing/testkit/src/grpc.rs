@@ -119,7 +119,6 @@ async fn rewritten(
 
 /// Starts a core that has no method at all, and returns its address. tonic answers each call, as it answers
 /// for a method that an older release lacks. It ends with the runtime.
-#[must_use]
 pub fn core_without_methods() -> SocketAddr {
     let incoming = TcpIncoming::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
     let address = incoming.local_addr().expect("a bound socket");
@@ -282,13 +281,11 @@ pub fn assert_refused<T: std::fmt::Debug>(
 }
 
 /// Returns the reason in the `google.rpc.ErrorInfo` of a refusal; empty if it has none.
-#[must_use]
 pub fn reason(status: &Status) -> String {
     status.get_error_details().error_info().map(|info| info.reason.clone()).unwrap_or_default()
 }
 
 /// Returns the values in the `google.rpc.ErrorInfo` of a refusal, as `name=value` in order.
-#[must_use]
 pub fn values(status: &Status) -> Vec<String> {
     let info = status.get_details_error_info();
     let metadata = info.into_iter().flat_map(|info| info.metadata);
@@ -298,7 +295,6 @@ pub fn values(status: &Status) -> Vec<String> {
 }
 
 /// Returns the page in the `google.rpc.Help` of a refusal; empty if it has none.
-#[must_use]
 pub fn help(status: &Status) -> String {
     let links = status.get_details_help().map(|help| help.links).unwrap_or_default();
     links.into_iter().map(|link| link.url).next().unwrap_or_default()
@@ -306,7 +302,6 @@ pub fn help(status: &Status) -> String {
 
 /// Returns `true` if the core announced the end of the connection before it received the call. gRPC clients
 /// then send the call over another connection; tonic leaves that to its caller.
-#[must_use]
 pub fn was_not_processed(status: &Status) -> bool {
     let mut cause = status.source();
     while let Some(error) = cause {
@@ -319,14 +314,12 @@ pub fn was_not_processed(status: &Status) -> bool {
 }
 
 /// Returns the delay in `google.rpc.RetryInfo` of a refusal, in seconds, rounded up.
-#[must_use]
 pub fn retry_after(status: &Status) -> Option<u64> {
     let delay = status.get_error_details().retry_info()?.retry_delay?;
     Some(delay.as_secs() + u64::from(delay.subsec_nanos() > 0))
 }
 
 /// Returns the request id of a refusal, from `google.rpc.RequestInfo`.
-#[must_use]
 pub fn request_info(status: &Status) -> Option<String> {
     status.get_error_details().request_info().map(|info| info.request_id.clone())
 }

@@ -75,7 +75,6 @@ impl History {
     }
 
     /// Returns the requests, by time of sending.
-    #[must_use]
     pub fn records(&self) -> Vec<Record> {
         let mut records = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         records.sort_by_key(|record| record.inv_ns);
@@ -83,7 +82,6 @@ impl History {
     }
 
     /// Returns the number of pets that were acknowledged.
-    #[must_use]
     pub fn acknowledged(&self) -> usize {
         let records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         records.iter().flat_map(acknowledged).map(|pet| &pet.name).collect::<BTreeSet<_>>().len()
@@ -110,14 +108,12 @@ pub struct Conditions {
 
 impl Conditions {
     /// Checks the records, in any order.
-    #[must_use]
     pub fn check(&self, records: &[Record]) -> Report {
         rules::check(self, records)
     }
 }
 
 /// Checks the records, in any order, by the rules that need no conditions.
-#[must_use]
 pub fn check(records: &[Record]) -> Report {
     Conditions::default().check(records)
 }
@@ -144,7 +140,6 @@ pub enum InterruptionKind {
 
 impl Interruption {
     /// Creates the interruption of this process of a gateway from `from` until now.
-    #[must_use]
     pub fn until_now(kind: InterruptionKind, gateway: usize, from: Instant) -> Self {
         Self { gateway, kind, from_ns: nanos(from), until_ns: nanos(Instant::now()) }
     }
@@ -202,13 +197,11 @@ pub struct Report {
 
 impl Report {
     /// Returns the number of all admitted requests.
-    #[must_use]
     pub fn admitted(&self) -> u64 {
         self.windows.values().map(|count| count.admitted).sum()
     }
 
     /// Returns `true` if this rule was violated.
-    #[must_use]
     pub fn violates(&self, rule: Rule) -> bool {
         self.violations.iter().any(|violation| violation.rule == rule)
     }

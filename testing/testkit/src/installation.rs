@@ -57,7 +57,6 @@ impl Exit {
     }
 
     /// Returns the JSON document on standard output. Fails unless the run succeeded.
-    #[must_use]
     #[track_caller]
     pub fn json(&self) -> Value {
         assert_eq!(self.code, Some(0), "{self:?}");
@@ -78,27 +77,23 @@ impl Exit {
 
 impl Installation {
     /// Creates an empty folder for this binary: pass `env!("CARGO_BIN_EXE_petstore")`.
-    #[must_use]
     pub fn of(program: &str) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         Self { program: program.into(), folder, variables: Vec::new() }
     }
 
     /// Returns the installation with an environment variable for every run.
-    #[must_use]
     pub fn with_variable(mut self, name: &str, value: &str) -> Self {
         self.variables.push((name.to_owned(), value.to_owned()));
         self
     }
 
     /// Returns the working folder of every run.
-    #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
     /// Returns the text of a file in the folder.
-    #[must_use]
     pub fn read(&self, file: &str) -> String {
         fs::read_to_string(self.folder().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
     }
@@ -223,19 +218,16 @@ pub struct Server {
 
 impl Server {
     /// Returns a REST client without a key.
-    #[must_use]
     pub fn anonymous(&self) -> Client {
         Client::new(self.address("REST"))
     }
 
     /// Returns a REST client with the key.
-    #[must_use]
     pub fn client(&self, key: &str) -> Client {
         self.anonymous().with_key(key)
     }
 
     /// Returns a client of the admin port.
-    #[must_use]
     pub fn admin(&self) -> Client {
         Client::new(self.address("admin"))
     }
@@ -250,25 +242,21 @@ impl Server {
     }
 
     /// Returns the printed address of `REST`, `HTTPS`, `gRPC` or `admin`.
-    #[must_use]
     pub fn address(&self, port: &str) -> SocketAddr {
         *self.addresses.get(port).unwrap_or_else(|| panic!("no {port} in {:?}", self.addresses))
     }
 
     /// Returns the id of the process.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id().expect("a running process")
     }
 
     /// Returns the standard output so far.
-    #[must_use]
     pub fn stdout(&self) -> String {
         self.stdout.text()
     }
 
     /// Returns the standard error so far.
-    #[must_use]
     pub fn stderr(&self) -> String {
         self.stderr.text()
     }

@@ -55,7 +55,6 @@ pub struct Load {
 impl Load {
     /// Creates a load of `GET /v1/pets?limit=1` over 16 connections, which take the gateways in turn; the
     /// requests take the keys in turn.
-    #[must_use]
     pub fn new(gateways: &[SocketAddr], senders: &[Sender]) -> Self {
         assert!(!gateways.is_empty() && !senders.is_empty(), "a load needs a gateway and a key");
         let path = "/v1/pets?limit=1".to_owned();
@@ -63,19 +62,16 @@ impl Load {
     }
 
     /// Returns the load on another path.
-    #[must_use]
     pub fn on(self, path: &str) -> Self {
         Self { path: path.to_owned(), ..self }
     }
 
     /// Returns the load that adds pets instead.
-    #[must_use]
     pub fn adding(self) -> Self {
         Self { adds: true, ..self }
     }
 
     /// Returns the load over this number of connections: the maximum of requests in flight.
-    #[must_use]
     pub fn over(self, connections: usize) -> Self {
         Self { connections, ..self }
     }

@@ -18,7 +18,6 @@ pub struct Random {
 impl Random {
     /// Returns the numbers of the seed in `PETSTORE_TEST_SEED`, and of a new one without it. Print the seed,
     /// and name it in every failure.
-    #[must_use]
     pub fn of_this_run() -> Self {
         let given = std::env::var(VARIABLE).ok();
         let seed =
@@ -27,14 +26,12 @@ impl Random {
     }
 
     /// Returns other numbers, which this seed repeats too.
-    #[must_use]
     pub fn fork(&mut self) -> Self {
         let state = self.below(usize::MAX) as u64;
         Self { state, ..*self }
     }
 
     /// Returns the seed that repeats these numbers.
-    #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
     }

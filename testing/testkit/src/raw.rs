@@ -43,7 +43,6 @@ pub async fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
 }
 
 /// Parses the bytes as one response.
-#[must_use]
 #[track_caller]
 pub fn answer(bytes: &[u8]) -> Answer {
     let mut answers = answers(bytes);
@@ -52,7 +51,6 @@ pub fn answer(bytes: &[u8]) -> Answer {
 }
 
 /// Parses consecutive responses, each with a `Content-Length` or without a body.
-#[must_use]
 #[track_caller]
 pub fn answers(mut bytes: &[u8]) -> Vec<Answer> {
     let mut answers = Vec::new();

@@ -177,14 +177,12 @@ impl TestShop {
     }
 
     /// Returns the REST address of each gateway.
-    #[must_use]
     pub fn gateways(&self) -> Vec<SocketAddr> {
         let further = self.further_gateways.iter().map(|gateway| gateway.addresses.http.expect("plain HTTP"));
         self.running.addresses.http.into_iter().chain(further).collect()
     }
 
     /// Returns a client of the admin port of each gateway.
-    #[must_use]
     pub fn admins(&self) -> Vec<Client> {
         let further = self.further_gateways.iter().map(|gateway| Client::new(gateway.addresses.admin));
         [self.admin()].into_iter().chain(further).collect()
@@ -201,37 +199,31 @@ impl TestShop {
     }
 
     /// Returns the time of the clock, in whole seconds.
-    #[must_use]
     pub fn unix_secs(&self) -> u64 {
         self.clock.now().as_secs()
     }
 
     /// Returns the end of the UTC day, in Unix seconds.
-    #[must_use]
     pub fn midnight(&self) -> u64 {
         (self.unix_secs() / DAY_SECS + 1) * DAY_SECS
     }
 
     /// Returns every metric that the shop can show, as a table.
-    #[must_use]
     pub fn metrics_table(&self) -> String {
         self.running.metrics().table()
     }
 
     /// Returns the address of gRPC.
-    #[must_use]
     pub fn grpc_addr(&self) -> SocketAddr {
         self.running.addresses.grpc.as_ref().and_then(GrpcAddr::tcp).expect("a TCP port")
     }
 
     /// Returns a REST client without a key.
-    #[must_use]
     pub fn anonymous(&self) -> Client {
         Client::new(self.running.addresses.http.expect("plain HTTP"))
     }
 
     /// Returns a client of the admin port.
-    #[must_use]
     pub fn admin(&self) -> Client {
         Client::new(self.running.addresses.admin)
     }

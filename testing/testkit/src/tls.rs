@@ -46,7 +46,6 @@ pub struct Tls {
 
 impl Tls {
     /// Creates a client that trusts only the certificates of this authority.
-    #[must_use]
     pub fn trusting(authority: &Authority, protocol: Protocol) -> Self {
         let mut roots = RootCertStore::empty();
         let authority = CertificateDer::from_pem_slice(authority.pem().as_bytes()).expect("PEM");
@@ -61,7 +60,6 @@ impl Tls {
     }
 
     /// Returns the offered protocol.
-    #[must_use]
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }

@@ -63,7 +63,6 @@ impl TraceService for Received {
 
 impl ReceivedSpan {
     /// Returns the value of an attribute, as text.
-    #[must_use]
     pub fn attribute(&self, name: &str) -> Option<String> {
         attribute(&self.span.attributes, name)
     }
@@ -95,13 +94,11 @@ impl TraceReceiver {
     }
 
     /// Returns its address, for `--otlp-endpoint`.
-    #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
     /// Returns the spans so far.
-    #[must_use]
     pub fn spans(&self) -> Vec<ReceivedSpan> {
         self.received.0.lock().expect("no panic under this lock").clone()
     }

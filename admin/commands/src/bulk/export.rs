@@ -138,7 +138,6 @@ fn append(file: &mut Vec<u8>, pet: &Pet, format: Format) {
 
 /// Returns the file that these pets are exported to.
 #[cfg(feature = "fuzzing")]
-#[must_use]
 pub fn fuzz_export(pets: &[Pet], is_csv: bool) -> Vec<u8> {
     let format = if is_csv { Format::Csv } else { Format::Ndjson };
     let mut file = head(format);

@@ -36,7 +36,6 @@ impl OperatorName {
     }
 
     /// Returns the name as it was written.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -62,7 +61,6 @@ impl Role {
     pub const ALL: [Self; 2] = [Self::Viewer, Self::Admin];
 
     /// Returns the role's name in the store and on the command line.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Viewer => "viewer",

@@ -45,7 +45,6 @@ impl AdminStore {
     /// # Errors
     ///
     /// If the database fails.
-    #[must_use]
     pub fn create_first_account<'a>(
         &'a self,
         key: &'a ApiKey,

@@ -55,7 +55,6 @@ impl AdminStore {
     /// # Errors
     ///
     /// If the database fails.
-    #[must_use]
     pub fn create_first_operator<'a>(
         &'a self,
         token: &'a OperatorToken,
@@ -80,7 +79,6 @@ impl AdminStore {
     /// # Errors
     ///
     /// If the database fails.
-    #[must_use]
     pub fn has_operators(&self) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move { Ok(!self.database.all(operator::Entity::find().limit(1)).await?.is_empty()) })
     }
@@ -90,7 +88,6 @@ impl AdminStore {
     /// # Errors
     ///
     /// If the database fails.
-    #[must_use]
     pub fn has_token<'a>(&'a self, token: &'a OperatorToken) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move {
             let find = operator::Entity::find().filter(Column::Digest.eq(token.digest().0.to_vec()));

@@ -29,7 +29,6 @@ pub(super) enum AdminError {
 }
 
 /// Returns the reason of a refusal by the core, if it is one of the admin API.
-#[must_use]
 pub fn admin_reason(status: &Status) -> Option<AdminErrorReason> {
     let info = status.get_details_error_info().filter(|info| info.domain == ERROR_DOMAIN)?;
     AdminErrorReason::named(&info.reason)

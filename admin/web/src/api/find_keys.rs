@@ -48,7 +48,6 @@ fn no_text() -> AdminError {
 
 /// Returns the requests of `FindKeys` for these keys. There is always one, so that the core judges the
 /// caller.
-#[must_use]
 pub fn find_requests(keys: &[ApiKey]) -> Vec<Value> {
     let digests: Vec<_> = keys.iter().map(|key| key.digest().to_hex()).collect();
     let requests = (0..digests.len().max(1)).step_by(MAX_DIGESTS);
@@ -58,7 +57,6 @@ pub fn find_requests(keys: &[ApiKey]) -> Vec<Value> {
 }
 
 /// Returns what the answers to these requests say about each of the keys, in their order.
-#[must_use]
 pub fn findings(keys: &[ApiKey], answers: &[Value]) -> Value {
     let found = answers.iter().filter_map(|answer| answer["keys"].as_array()).flatten();
     let found: HashMap<_, _> =

@@ -32,7 +32,6 @@ pub const USAGE_CSV_HEAD: &str =
     "date,accountId,account,plan,dayLimit,succeeded,clientErrors,refused,serverErrors,getPet,startTime\r\n";
 
 /// Returns the rows of a page of `ListAccountUsage` as CSV, without the first line. No value needs quotes.
-#[must_use]
 pub fn usage_csv(page: &Json) -> String {
     let rows = page["usage"].as_array().into_iter().flatten();
     let line = |row: &Json| {

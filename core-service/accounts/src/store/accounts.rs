@@ -24,7 +24,6 @@ impl Accounts {
     /// # Errors
     ///
     /// If the database fails.
-    #[must_use]
     pub fn has_accounts(&self) -> BoxFuture<'_, Result<bool, PetStoreError>> {
         Box::pin(async move { Ok(!self.database.all(account::Entity::find().limit(1)).await?.is_empty()) })
     }

@@ -32,7 +32,6 @@ impl Accounts {
     /// # Errors
     ///
     /// If the database fails.
-    #[must_use]
     pub fn has_key<'a>(&'a self, key: &'a ApiKey) -> BoxFuture<'a, Result<bool, PetStoreError>> {
         Box::pin(async move {
             let find = api_key::Entity::find().filter(api_key::Column::Digest.eq(key.digest().0.to_vec()));

@@ -38,7 +38,6 @@ pub struct RedisDeadlines {
 
 impl RedisDeadlines {
     /// Returns the same timeout for everything.
-    #[must_use]
     pub const fn all(deadline: Duration) -> Self {
         Self { connect: deadline, call: deadline, decision: deadline }
     }

@@ -127,7 +127,6 @@ pub(super) fn parse(
 
 /// Returns the status of the limits in each reply to a call, as Redis sends it, or `None` if it is refused.
 #[cfg(feature = "fuzzing")]
-#[must_use]
 pub fn fuzz_reply(reply: &[u8], steps: usize, quota: Quota) -> Option<Vec<Option<crate::LimitStatus>>> {
     let value = redis::parse_redis_value(reply).and_then(Value::extract_error).ok()?;
     let step = |_| Step::take("", &crate::LimitKey::Account(1), quota, UnixMillis(0));

@@ -42,7 +42,6 @@ impl RedisMetrics {
 }
 
 /// Returns the metrics of Redis. Without Redis all are 0.
-#[must_use]
 pub fn redis_metrics(limiter: Option<&Arc<ResilientLimiter>>) -> Collectors {
     let mut metrics = limiter.map(|limiter| limiter.metrics.clone()).unwrap_or_default().collectors();
     let limiter = limiter.cloned();

@@ -12,7 +12,6 @@ use super::{Collectors, Sampled, made};
 const TICKS: f64 = 100.0;
 
 /// Returns CPU time, memory, open files and start time of this process. A value that cannot be read is 0.
-#[must_use]
 pub fn process() -> Collectors {
     vec![
         Sampled::boxed(

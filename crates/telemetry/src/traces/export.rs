@@ -79,7 +79,6 @@ impl Exporter {
     }
 
     /// Returns the source of the spans that are sent.
-    #[must_use]
     pub fn traces(&self) -> Traces {
         Traces(Some(self.0.tracer("petstore")))
     }
@@ -99,7 +98,6 @@ pub struct OtlpEndpoint(String);
 
 impl OtlpEndpoint {
     /// Returns the address as it was written.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

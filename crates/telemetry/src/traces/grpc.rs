@@ -11,13 +11,11 @@ const STATUS: [&str; 17] = [
 ];
 
 /// Returns the name of a status code.
-#[must_use]
 pub fn status(code: i32) -> &'static str {
     usize::try_from(code).ok().and_then(|code| STATUS.get(code)).copied().unwrap_or("UNKNOWN")
 }
 
 /// Returns `true` if the status means that the server failed, and not that the call was refused.
-#[must_use]
 pub fn is_server_fault(code: i32) -> bool {
     matches!(
         status(code),
@@ -26,13 +24,11 @@ pub fn is_server_fault(code: i32) -> bool {
 }
 
 /// Returns the attributes of a call's span at its start. The method is `package.Service/Method`.
-#[must_use]
 pub fn call(method: impl Into<opentelemetry::Value>) -> [KeyValue; 2] {
     [KeyValue::new("rpc.system.name", "grpc"), KeyValue::new("rpc.method", method)]
 }
 
 /// Returns the attributes of a call's span at its end.
-#[must_use]
 pub fn answered(code: i32) -> [KeyValue; 1] {
     [KeyValue::new("rpc.response.status_code", status(code))]
 }

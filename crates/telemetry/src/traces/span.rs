@@ -26,7 +26,6 @@ pub struct Span(Option<Context>);
 
 impl Span {
     /// Returns an empty span.
-    #[must_use]
     pub const fn none() -> Self {
         Self(None)
     }
@@ -37,7 +36,6 @@ impl Span {
 
     /// Begins a part of the current span's work. Without a current span that is recorded, it is
     /// [`Self::none`], and `describe` is not called.
-    #[must_use]
     pub fn child(kind: SpanKind, describe: impl FnOnce() -> SpanDescription) -> Self {
         let begin = |parent: &Context, tracer: &SdkTracer| {
             let SpanDescription { name, attributes } = describe();
@@ -84,7 +82,6 @@ impl Span {
     }
 
     /// Returns the trace of the span, if that is recorded.
-    #[must_use]
     pub fn trace_id(&self) -> Option<TraceId> {
         self.recorded().map(|context| context.span().span_context().trace_id())
     }
@@ -112,7 +109,6 @@ pub struct Current(Option<Context>);
 
 impl Current {
     /// Returns the current span of the calling task, or none.
-    #[must_use]
     pub fn take() -> Self {
         Self(Context::map_current(|current| current.has_active_span().then(|| current.clone())))
     }

@@ -49,7 +49,6 @@ pub enum Fault {
 
 impl Fault {
     /// Returns a steady delay in milliseconds.
-    #[must_use]
     pub const fn delay_ms(by: u64) -> Self {
         Self::Delay { by: Duration::from_millis(by), jitter: Duration::ZERO }
     }

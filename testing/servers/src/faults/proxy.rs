@@ -43,7 +43,6 @@ impl Proxy {
     }
 
     /// Returns the address for clients.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -76,13 +75,11 @@ impl Proxy {
     }
 
     /// Returns the number of accepted connections.
-    #[must_use]
     pub fn connections(&self) -> u64 {
         self.control.accepted.load(Ordering::Relaxed)
     }
 
     /// Returns the number of connections that [`Fault::Cut`] and [`Fault::CutOnce`] have cut.
-    #[must_use]
     pub fn cuts(&self) -> u64 {
         self.control.cut.load(Ordering::Relaxed)
     }

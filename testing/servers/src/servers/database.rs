@@ -58,19 +58,16 @@ impl Database {
     }
 
     /// Returns the name.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Returns the URL, with the password if the server requires one.
-    #[must_use]
     pub fn url(&self) -> String {
         self.url_at(self.access.address())
     }
 
     /// Returns the URL at another address, such as a proxy's.
-    #[must_use]
     pub fn url_at(&self, address: SocketAddr) -> String {
         self.access.url(address, &self.name)
     }

@@ -79,7 +79,6 @@ impl HaproxyServer {
     }
 
     /// Returns the address for clients.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }

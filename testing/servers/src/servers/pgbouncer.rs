@@ -47,7 +47,6 @@ impl PgBouncerServer {
     }
 
     /// Returns the address for clients.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }

@@ -96,19 +96,16 @@ impl PostgresServer {
     }
 
     /// Returns the address, which is the target of a [`Proxy`](crate::faults::Proxy).
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.access.address()
     }
 
     /// Returns the URL of its database `postgres`, with the password if it has one.
-    #[must_use]
     pub fn url(&self) -> String {
         self.url_at(self.address())
     }
 
     /// Returns this URL at another address, such as a proxy's.
-    #[must_use]
     pub fn url_at(&self, address: SocketAddr) -> String {
         self.access.url(address, "postgres")
     }
@@ -182,7 +179,6 @@ impl PostgresServer {
     }
 
     /// Returns the id of its first process (the postmaster).
-    #[must_use]
     pub fn pid(&mut self) -> i32 {
         self.process.running().as_raw_nonzero().get()
     }

@@ -79,31 +79,26 @@ impl RedisServer {
     }
 
     /// Returns the address, which is the target of a [`Proxy`](crate::faults::Proxy).
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
     /// Returns the address of TLS, if it has a certificate.
-    #[must_use]
     pub fn tls_address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.tls_port).into()
     }
 
     /// Returns the URL, with the password if it has one.
-    #[must_use]
     pub fn url(&self) -> String {
         self.url_at(self.address())
     }
 
     /// Returns the URL of its Unix socket, if it has one: with `unixsocket` set to that file's name.
-    #[must_use]
     pub fn unix_url(&self, file: &str) -> String {
         format!("unix://{}/{file}", self.process.folder().display())
     }
 
     /// Returns the URL at another address, such as a proxy's.
-    #[must_use]
     pub fn url_at(&self, address: SocketAddr) -> String {
         self.password
             .map_or(format!("redis://{address}"), |password| format!("redis://:{password}@{address}"))
@@ -156,7 +151,6 @@ impl RedisServer {
     }
 
     /// Returns the id of its process.
-    #[must_use]
     pub fn pid(&mut self) -> i32 {
         self.process.running().as_raw_nonzero().get()
     }

@@ -31,19 +31,16 @@ impl RedisCluster {
     }
 
     /// Returns the nodes.
-    #[must_use]
     pub fn nodes(&self) -> &[RedisServer] {
         &self.nodes
     }
 
     /// Returns one node, to pause, kill or restart.
-    #[must_use]
     pub fn node(&mut self, index: usize) -> &mut RedisServer {
         self.nodes.get_mut(index).unwrap_or_else(|| panic!("there is no node {index}"))
     }
 
     /// Returns the nodes' URLs. A client needs one; several help it if one node is down.
-    #[must_use]
     pub fn urls(&self) -> Vec<String> {
         self.nodes.iter().map(RedisServer::url).collect()
     }

@@ -58,7 +58,6 @@ pub enum NoAnswer {
 
 impl Record {
     /// Records a request whose answer has just arrived or been given up.
-    #[must_use]
     pub fn of_request(
         sent: Instant,
         gateway: usize,
@@ -90,7 +89,6 @@ impl Record {
 
     /// Records a gRPC call that adds pets and whose answer has just arrived: their identifiers, none if the
     /// answer gives none, or the refusal.
-    #[must_use]
     pub fn of_call(sent: Instant, mut adds: Vec<StoredPet>, answer: Result<&[i64], &Status>) -> Self {
         let refusal = match answer {
             Ok(ids) => {
@@ -127,7 +125,6 @@ impl Record {
     }
 
     /// Returns the time from sending, or being due, to the answer.
-    #[must_use]
     pub fn latency(&self) -> Duration {
         Duration::from_nanos(self.ret_ns.saturating_sub(self.inv_ns))
     }
@@ -145,7 +142,6 @@ pub(crate) fn start_time() {
 
 /// Returns the latency that this part of the records does not exceed: 0.99 for the 99th percentile. Zero for
 /// no records.
-#[must_use]
 pub fn latency_at(quantile: f64, records: &[Record]) -> Duration {
     let mut latencies: Vec<_> = records.iter().map(Record::latency).collect();
     latencies.sort_unstable();

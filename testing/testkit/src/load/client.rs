@@ -39,13 +39,11 @@ pub struct Target {
 
 impl Target {
     /// Creates the target, whose process has this number.
-    #[must_use]
     pub fn new(address: SocketAddr, process: usize) -> Self {
         Self { address, process: Arc::new(AtomicUsize::new(process)) }
     }
 
     /// Returns the number of the process.
-    #[must_use]
     pub fn process(&self) -> usize {
         self.process.load(Ordering::SeqCst)
     }
@@ -68,7 +66,6 @@ pub struct RecordingClient {
 
 impl RecordingClient {
     /// Creates a client that writes to this history and sends with these keys.
-    #[must_use]
     pub fn new(history: &History, target: Target, senders: &[Sender]) -> Self {
         Self { history: history.clone(), target, senders: senders.to_vec(), connection: None }
     }

@@ -27,25 +27,21 @@ pub struct SharedCounters {
 
 impl SharedCounters {
     /// Counts by Redis's own time, and with the deadlines of production.
-    #[must_use]
     pub fn at(url: &str) -> Self {
         Self { urls: vec![url.to_owned()], deadlines: RedisDeadlines::default(), is_by_clock: false }
     }
 
     /// Counts by Redis's own time, with a deadline that is met on a busy machine.
-    #[must_use]
     pub fn patiently_at(url: &str) -> Self {
         Self { deadlines: RedisDeadlines::all(REDIS_TIMEOUT), ..Self::at(url) }
     }
 
     /// Counts at the nodes of a Cluster by their own time, with a deadline that is met on a busy machine.
-    #[must_use]
     pub fn patiently_at_nodes(urls: &[String]) -> Self {
         Self { urls: urls.to_vec(), deadlines: RedisDeadlines::all(REDIS_TIMEOUT), is_by_clock: false }
     }
 
     /// Counts by the shop's clock, which the test moves, with a deadline that is met on a busy machine.
-    #[must_use]
     pub fn by_clock(urls: &[String]) -> Self {
         Self { urls: urls.to_vec(), deadlines: RedisDeadlines::all(REDIS_TIMEOUT), is_by_clock: true }
     }

@@ -54,7 +54,6 @@ pub struct MessageFault {
 
 impl MessageFault {
     /// Returns a fault at the next message of this site.
-    #[must_use]
     pub fn at(site: &MessageSite, action: Action) -> Self {
         let MessageSite { statement, side, message } = site.clone();
         Self { statement: Some(statement), side, message, skipped: 0, action }

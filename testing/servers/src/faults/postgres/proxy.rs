@@ -40,7 +40,6 @@ impl PostgresProxy {
     }
 
     /// Returns the address for clients.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -58,13 +57,11 @@ impl PostgresProxy {
     }
 
     /// Returns every site where a message was, with the number of messages.
-    #[must_use]
     pub fn seen(&self) -> BTreeMap<MessageSite, u64> {
         self.plan.seen()
     }
 
     /// Returns the faults that were injected, in their order.
-    #[must_use]
     pub fn injected(&self) -> Vec<Injected> {
         self.plan.injected()
     }
