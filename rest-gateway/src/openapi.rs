@@ -7,6 +7,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::LazyLock;
+
 use axum::{
     response::AppendHeaders,
     routing::{MethodRouter, get},
@@ -20,8 +22,14 @@ use crate::{
     representation::Representation,
 };
 
-/// Returns the document, OpenAPI 3.1.
-pub fn document() -> Value {
+/// Returns the document, OpenAPI 3.1. It is made at the first call.
+pub fn document() -> &'static Value {
+    static DOCUMENT: LazyLock<Value> = LazyLock::new(completed);
+    &DOCUMENT
+}
+
+/// Returns the document with its templates filled in.
+fn completed() -> Value {
     // The document is part of the program, and a test parses it.
     let mut document: Value = serde_json::from_str(include_str!("openapi/document.json")).unwrap_or_default();
     let templates = document.as_object_mut().and_then(|members| members.remove("x-templates"));
@@ -118,13 +126,13 @@ fn fill(value: &mut Value, template: &Value) {
 }
 
 /// Returns the schemas of bodies by their names, such as `Usage`.
-pub fn schemas() -> Value {
-    document()["components"]["schemas"].take()
+pub fn schemas() -> &'static Value {
+    &document()["components"]["schemas"]
 }
 
 /// Returns an Error object for each code that REST has, by code.
 pub fn error_examples() -> Map<String, Value> {
-    error_examples_of(&document())
+    error_examples_of(document())
 }
 
 fn error_examples_of(value: &Value) -> Map<String, Value> {
@@ -146,7 +154,7 @@ pub fn reference(kind: &str, name: &str) -> Value {
 /// Returns the handler of `GET /openapi.json`, which needs no key. Caches revalidate it, so that a new
 /// release is visible at once and an unchanged document is answered with 304.
 pub(crate) fn route<S: Clone + Send + Sync + 'static>() -> MethodRouter<S> {
-    let document = Representation::new(StatusCode::OK, "application/json", document().to_string());
+    let document = Representation::new(StatusCode::OK, "application/json", || document().to_string());
     let revalidated = [(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))];
     get(async move |headers: HeaderMap| (AppendHeaders(revalidated), document.answer(&headers)))
 }

@@ -4,6 +4,7 @@
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
     io::Write,
+    sync::{Arc, LazyLock},
 };
 
 use axum::{
@@ -20,18 +21,25 @@ use http::{
     },
 };
 
-/// Body, its media type, and the status that it is answered with. Clones share it.
+/// Body, its media type, and the status of the response. The body is made at the first request for it. Clones
+/// share it.
 #[derive(Clone, Debug)]
 pub struct Representation {
     status: StatusCode,
     media_type: HeaderValue,
+    content: Arc<LazyLock<Content, Box<dyn FnOnce() -> Content + Send>>>,
+}
+
+/// Body in every encoding.
+#[derive(Debug)]
+struct Content {
     plain: Encoded,
     /// The compressed body; `None` if that is not smaller.
     gzip: Option<Encoded>,
 }
 
 /// Body in one encoding. A strong tag names one sequence of bytes, so every encoding has a separate one.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Encoded {
     body: Bytes,
     /// Hash of the content, equal on every gateway of one release.
@@ -39,23 +47,18 @@ struct Encoded {
 }
 
 impl Representation {
-    /// Creates the content. `media_type` must be a field value.
-    pub fn new(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Self {
-        let body = body.into();
-        let hash = content_hash(&body);
-        let gzip = gzipped(&body)
-            .filter(|compressed| compressed.len() < body.len())
-            .map(|compressed| Encoded { body: compressed, tag: quoted(&format!("{hash}-gzip")) });
-        Self {
-            status,
-            media_type: HeaderValue::from_static(media_type),
-            plain: Encoded { body, tag: quoted(&hash) },
-            gzip,
-        }
+    /// Creates it with a function that returns the body. `media_type` must be a field value.
+    pub fn new<B: Into<Bytes>>(
+        status: StatusCode,
+        media_type: &'static str,
+        body: impl FnOnce() -> B + Send + 'static,
+    ) -> Self {
+        let content = LazyLock::new(Box::new(|| Content::new(body().into())) as _);
+        Self { status, media_type: HeaderValue::from_static(media_type), content: Arc::new(content) }
     }
 
     /// Returns a page.
-    pub fn html(status: StatusCode, body: String) -> Self {
+    pub fn html(status: StatusCode, body: impl FnOnce() -> String + Send + 'static) -> Self {
         Self::new(status, "text/html; charset=utf-8", body)
     }
 
@@ -66,15 +69,15 @@ impl Representation {
             Some("svg") => "image/svg+xml; charset=utf-8",
             _ => "text/javascript; charset=utf-8",
         };
-        Self::new(StatusCode::OK, media_type, content)
+        Self::new(StatusCode::OK, media_type, move || content)
     }
 
     /// Returns the body, compressed if the client accepts it. If the status is 200 and the client has the
     /// body, the answer is 304. With another status, the body replaces that of another resource and has no
     /// tag.
     pub fn answer(&self, request: &HeaderMap) -> Response {
-        let gzip = self.gzip.as_ref().filter(|_| takes_gzip(request));
-        let chosen = gzip.unwrap_or(&self.plain);
+        let gzip = self.content.gzip.as_ref().filter(|_| takes_gzip(request));
+        let chosen = gzip.unwrap_or(&self.content.plain);
         let has_tag = self.status == StatusCode::OK;
         let mut response = if has_tag && is_named(&chosen.tag, request) {
             // The length of 200 (RFC 9110 §8.6): the router would add that of the empty body.
@@ -97,6 +100,16 @@ impl Representation {
     /// Returns the answer with the header fields of every page.
     pub fn page(&self, request: &HeaderMap) -> Response {
         strict(self.answer(request))
+    }
+}
+
+impl Content {
+    fn new(body: Bytes) -> Self {
+        let hash = content_hash(&body);
+        let gzip = gzipped(&body)
+            .filter(|compressed| compressed.len() < body.len())
+            .map(|compressed| Encoded { body: compressed, tag: quoted(&format!("{hash}-gzip")) });
+        Self { plain: Encoded { body, tag: quoted(&hash) }, gzip }
     }
 }
 
@@ -208,7 +221,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_representation_is_compressed_only_for_clients_that_accept_gzip() {
-        let text = Representation::new(StatusCode::OK, "text/plain", TEXT);
+        let text = Representation::new(StatusCode::OK, "text/plain", || TEXT);
         for accepted in ["gzip", "br, gzip", "GZIP;q=0.5", "*", "identity;q=0, *;q=1", "br;q=1.0,gzip;q=0.8"]
         {
             let answer = ask(&text, &[(ACCEPT_ENCODING, accepted)]);
@@ -229,7 +242,7 @@ mod tests {
 
     #[test]
     fn each_encoding_has_its_own_etag_and_a_match_is_not_sent_again() {
-        let text = Representation::new(StatusCode::OK, "text/plain", TEXT);
+        let text = Representation::new(StatusCode::OK, "text/plain", || TEXT);
         let plain = ask(&text, &[]).headers()[ETAG].clone();
         let gzip = ask(&text, &[(ACCEPT_ENCODING, "gzip")]).headers()[ETAG].clone();
         assert_ne!(plain, gzip);
@@ -251,7 +264,7 @@ mod tests {
     #[test]
     fn a_text_that_gzip_would_enlarge_stays_plain() {
         let answer =
-            ask(&Representation::new(StatusCode::OK, "text/plain", "short"), &[(ACCEPT_ENCODING, "gzip")]);
+            ask(&Representation::new(StatusCode::OK, "text/plain", || "short"), &[(ACCEPT_ENCODING, "gzip")]);
         assert_eq!(answer.headers().get(CONTENT_ENCODING), None);
     }
 }

@@ -80,7 +80,8 @@ pub(crate) fn api(state: Arc<AdminState>) -> Router {
         let allow = methods.join(", ");
         router = router.route(&path, refuse_others(handlers, allow));
     }
-    let document = Representation::new(StatusCode::OK, "application/json", openapi::document().to_string());
+    let document =
+        Representation::new(StatusCode::OK, "application/json", || openapi::document().to_string());
     let document = get(async move |headers: HeaderMap| document.answer(&headers));
     router
         .route(find_keys::PATH, refuse_others(post(find_keys::post), "POST".to_owned()))

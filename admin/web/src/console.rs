@@ -387,7 +387,7 @@ const ASSETS: &[(&str, &str)] = &embedded!("console/assets/":
 /// the console.
 fn pages() -> Router {
     let document =
-        |status| Representation::html(status, include_str!("console/assets/console.html").to_owned());
+        |status| Representation::html(status, || include_str!("console/assets/console.html").to_owned());
     let (page, missing) = (document(StatusCode::OK), document(StatusCode::NOT_FOUND));
     let mut router = Router::new();
     for path in PAGES {

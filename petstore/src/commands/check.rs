@@ -68,7 +68,7 @@ pub(crate) fn run(settings: &CheckSettings) -> Result<(), CliError> {
         exhausts: settings.exhaust,
     };
     let document = petstore_gateway::openapi::document();
-    let checked = async { petstore_admin_check::check(target, &document).await.map_err(CliError::from) };
+    let checked = async { petstore_admin_check::check(target, document).await.map_err(CliError::from) };
     let report = block_on("warn", Box::pin(checked))?;
     if let Some(file) = &settings.junit {
         let written = fs::write(file, report.junit());

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use petstore_gateway::error_page_path;
+use petstore_gateway::{error_page_path, openapi};
 use petstore_proto::{Retry, v1::ErrorReason};
 use petstore_telemetry::traces::grpc;
 use serde_json::Value;
@@ -13,8 +13,10 @@ use super::html::{HtmlPage, escaped, prose};
 pub(super) const INDEX_PATH: &str = "/docs/errors";
 
 /// Returns the page about one code. A code that only gRPC has is without an example of an Error body.
-pub(super) fn error_page(reason: ErrorReason, example: Option<&Value>) -> String {
+pub(super) fn error_page(reason: ErrorReason) -> String {
     let code = reason.code();
+    let examples = openapi::error_examples();
+    let example = examples.get(code.name);
     let about = explanation(reason);
     let main = format!(
         include_str!("assets/error.html"),

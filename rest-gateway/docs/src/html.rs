@@ -37,15 +37,20 @@ pub(super) fn prose(text: &str) -> String {
         .collect()
 }
 
-/// Returns the title, path and text of each page, as JSON.
-pub(super) fn search_index(pages: &[(String, String)]) -> String {
-    let entries: Vec<_> = pages
-        .iter()
-        .map(|(path, html)| {
-            let text = text_of(between(html, "<main", "</main>"));
-            json!({ "title": text_of(between(html, "<title", "</title>")), "path": path, "text": text })
-        })
-        .collect();
+/// Returns the title, path, kind and text of each page and of each operation on it, as JSON.
+pub(super) fn search_index(pages: impl Iterator<Item = (String, String)>) -> String {
+    let mut entries = Vec::new();
+    for (path, html) in pages {
+        let mut parts = between(&html, "<main", "</main>").split("<section class=\"operation\" id=\"");
+        let title = text_of(between(&html, "<title", "</title>"));
+        let text = parts.next().map(text_of);
+        entries.push(json!({ "title": title, "path": path, "kind": "page", "text": text }));
+        for (id, operation) in parts.filter_map(|part| part.split_once('"')) {
+            let (title, path) = (text_of(between(operation, "<h2", "</h2>")), format!("{path}#{id}"));
+            let text = operation.split("<ul").next().map(text_of);
+            entries.push(json!({ "title": title, "path": path, "kind": "operation", "text": text }));
+        }
+    }
     json!(entries).to_string()
 }
 

@@ -1,7 +1,7 @@
 //! The documentation for people: `/docs`, where every operation can be tried, a page per topic such as
 //! `/docs/paging`, and `/docs/errors` with a page per error code. It is served without a key, without rate
-//! headers and without any other server: everything is embedded in the binary, and is rendered once when the
-//! routes are made.
+//! headers and without any other server: everything is embedded in the binary, and is rendered at the first
+//! request for it.
 //!
 //! `/docs` lists the operations of `/openapi.json`. In a browser with JavaScript, a script replaces the list
 //! by one in which they can be tried. The other pages are plain HTML: topics are sections of `docs/api.md`,
@@ -14,8 +14,6 @@ mod reference;
 #[cfg(test)]
 mod tests;
 mod topics;
-
-use std::sync::{Arc, OnceLock};
 
 use axum::{
     Router,
@@ -69,17 +67,18 @@ pub struct DocsPage {
 }
 
 impl DocsPage {
-    fn representation(self, further: &[Self]) -> Representation {
-        let Self { title, description, main, .. } = self;
-        finished(StatusCode::OK, &HtmlPage { title, description, main: &main() }.render(), further)
+    fn html(&self) -> String {
+        let Self { title, description, main, .. } = *self;
+        HtmlPage { title, description, main: &main() }.render()
     }
 }
 
 /// Serves every path of the documentation and of the `further` pages, and redirects `/` to it. An unknown
 /// path below `/docs` is a 404 page rather than an Error body, because a person reads it.
-pub fn routes(further: &[DocsPage]) -> Router {
+pub fn routes(further: &'static [DocsPage]) -> Router {
     let page = |status, title, main| {
-        finished(status, &HtmlPage { title, description: title, main }.render(), further)
+        let html = move || HtmlPage { title, description: title, main }.render();
+        Representation::html(status, move || with_links(&html(), further))
     };
     let refusal =
         page(StatusCode::METHOD_NOT_ALLOWED, "This page is read-only", include_str!("assets/read-only.html"));
@@ -92,19 +91,12 @@ pub fn routes(further: &[DocsPage]) -> Router {
             .fallback(async move |headers: HeaderMap| (AppendHeaders([ALLOW]), refusal.page(&headers)))
     };
     let mut router = Router::new();
-    for (path, resource) in resources(further).into_iter().chain(for_programs()) {
+    for (path, resource) in resources(further) {
         let links = [DESCRIPTIONS].into_iter().filter(|_| path == "/docs" || path == API_CATALOG);
         let links: Vec<_> = links.collect();
         let methods =
             get(async move |headers: HeaderMap| (AppendHeaders(links.clone()), resource.page(&headers)));
         router = router.route(&path, only_get(methods));
-    }
-    for &page in further {
-        let (made, further) = (Arc::<OnceLock<Representation>>::default(), further.to_owned());
-        let methods = get(async move |headers: HeaderMap| {
-            made.get_or_init(|| page.representation(&further)).page(&headers)
-        });
-        router = router.route(page.path, only_get(methods));
     }
     for path in ["/", "/docs/"] {
         let methods =
@@ -115,17 +107,16 @@ pub fn routes(further: &[DocsPage]) -> Router {
 }
 
 /// Returns the page with links to the further pages in its navigation.
-fn finished(status: StatusCode, html: &str, further: &[DocsPage]) -> Representation {
+fn with_links(html: &str, further: &[DocsPage]) -> String {
     let link = |DocsPage { path, title, .. }: &DocsPage| format!("<a href=\"{path}\">{title}</a>");
-    let links: String = further.iter().map(link).collect();
-    Representation::html(status, html.replace("{further}", &links))
+    html.replace("{further}", &further.iter().map(link).collect::<String>())
 }
 
-/// Returns the first page, with these operations as HTML.
-fn home(operations: &str) -> String {
+/// Returns the first page, with its operations as HTML.
+fn home() -> String {
     let main = include_str!("assets/docs.html")
         .replace("{plans}", &topics::plans_table())
-        .replace("{operations}", operations);
+        .replace("{operations}", &reference::operations(openapi::document(), "/v1"));
     let page = HtmlPage {
         title: "Animal Store Service",
         description: "How to use the Animal Store Service, with every operation to try",
@@ -137,33 +128,43 @@ fn home(operations: &str) -> String {
 /// Returns what only programs read, with their paths: the topics as Markdown, their index, and the catalog.
 fn for_programs() -> impl Iterator<Item = (String, Representation)> {
     const CATALOG: &str = r#"application/linkset+json; profile="https://www.rfc-editor.org/info/rfc9727""#;
-    let of = |media_type, body: String| Representation::new(StatusCode::OK, media_type, body);
-    let markdown = topics::markdown();
-    let markdown = markdown.map(move |(path, text)| (path, of("text/markdown; charset=utf-8", text)));
-    let index = of("text/plain; charset=utf-8", topics::index_for_programs());
-    let catalog = of(CATALOG, include_str!("assets/api-catalog.json").to_owned());
+    const INDEX: &str = "text/plain; charset=utf-8";
+    let markdown = topics::markdown().map(|(path, text)| {
+        (path, Representation::new(StatusCode::OK, "text/markdown; charset=utf-8", text))
+    });
+    let index = Representation::new(StatusCode::OK, INDEX, topics::index_for_programs);
+    let catalog = Representation::new(StatusCode::OK, CATALOG, || include_str!("assets/api-catalog.json"));
     markdown.chain([("/llms.txt".to_owned(), index), (API_CATALOG.to_owned(), catalog)])
 }
 
-/// Returns all resources that are made at the start, with their paths.
-fn resources(further: &[DocsPage]) -> Vec<(String, Representation)> {
-    let mut pages =
-        vec![("/docs".to_owned(), home("")), (error_pages::INDEX_PATH.to_owned(), error_pages::index())];
-    pages.extend(topics::pages().map(|(path, page)| (path.to_owned(), page)));
-    let examples = openapi::error_examples();
-    pages.extend(ErrorReason::all().map(|reason| {
-        let page = error_pages::error_page(reason, examples.get(reason.code().name));
-        (error_page_path(reason), page)
-    }));
-    // The search finds operations in the OpenAPI document.
-    let index =
-        Representation::new(StatusCode::OK, "application/json; charset=utf-8", html::search_index(&pages));
-    pages[0].1 = home(&reference::operations(&openapi::document(), "/v1"));
-    let mut resources: Vec<_> =
-        pages.into_iter().map(|(path, html)| (path, finished(StatusCode::OK, &html, further))).collect();
-    resources.push(("/docs/assets/search.json".to_owned(), index));
-    for (name, content) in ASSETS {
-        resources.push((format!("/docs/assets/{name}"), Representation::asset(name, content)));
-    }
-    resources
+/// Path of a page, and the function that makes its HTML.
+type Page = (String, Box<dyn FnOnce() -> String + Send>);
+
+/// Returns all pages.
+fn pages(further: &'static [DocsPage]) -> impl Iterator<Item = Page> {
+    let first: [Page; 2] = [
+        ("/docs".to_owned(), Box::new(home)),
+        (error_pages::INDEX_PATH.to_owned(), Box::new(error_pages::index)),
+    ];
+    let of_errors = ErrorReason::all().map(|reason| -> Page {
+        (error_page_path(reason), Box::new(move || error_pages::error_page(reason)))
+    });
+    let further = further.iter().map(|page| -> Page { (page.path.to_owned(), Box::new(|| page.html())) });
+    first.into_iter().chain(topics::pages()).chain(of_errors).chain(further)
+}
+
+/// Returns all resources with their paths. Each is made at the first request for it.
+fn resources(further: &'static [DocsPage]) -> impl Iterator<Item = (String, Representation)> {
+    let pages_with_links = pages(further).map(move |(path, html)| {
+        (path, Representation::html(StatusCode::OK, move || with_links(&html(), further)))
+    });
+    let index = move || html::search_index(pages(further).map(|(path, html)| (path, html())));
+    let index = Representation::new(StatusCode::OK, "application/json; charset=utf-8", index);
+    let assets = ASSETS
+        .iter()
+        .map(|(name, content)| (format!("/docs/assets/{name}"), Representation::asset(name, content)));
+    pages_with_links
+        .chain([("/docs/assets/search.json".to_owned(), index)])
+        .chain(assets)
+        .chain(for_programs())
 }

@@ -18,6 +18,11 @@ use super::{
     topics::{capitalized, grouped},
 };
 
+/// Returns `true` unless only programs read the resource.
+fn is_page(path: &str) -> bool {
+    path.starts_with("/docs") && !path.contains('.')
+}
+
 async fn ask(method: Method, path: &str, if_none_match: Option<&str>) -> Response {
     let mut request = Request::builder().method(method).uri(path);
     if let Some(tag) = if_none_match {
@@ -37,7 +42,8 @@ async fn text(response: Response) -> String {
 
 #[tokio::test]
 async fn every_answer_has_the_security_headers() {
-    let mut asked = resources(&[]).into_iter().map(|(path, _)| (Method::GET, path)).collect::<Vec<_>>();
+    let mut asked = resources(&[]).map(|(path, _)| (Method::GET, path)).collect::<Vec<_>>();
+    asked.retain(|(_, path)| path.starts_with("/docs"));
     asked.extend([
         (Method::GET, "/docs/nothing".into()),
         (Method::POST, "/docs".into()),
@@ -128,7 +134,7 @@ async fn every_link_of_the_index_for_programs_and_of_the_catalog_is_served() {
 
 #[tokio::test]
 async fn pages_have_no_inline_script_or_style_and_load_nothing_from_elsewhere() {
-    for (path, _) in resources(&[]).into_iter().filter(|(path, _)| !path.starts_with("/docs/assets/")) {
+    for (path, _) in resources(&[]).filter(|(path, _)| is_page(path)) {
         let page = text(get(&path).await).await;
         for forbidden in ["<style", " style=", " onclick=", "javascript:", "http://", "https://", "src=\"//"]
         {
@@ -149,8 +155,8 @@ async fn pages_have_no_inline_script_or_style_and_load_nothing_from_elsewhere() 
 
 #[tokio::test]
 async fn every_link_to_a_page_or_asset_resolves() {
-    let known: BTreeSet<String> = resources(&[]).into_iter().map(|(path, _)| path).collect();
-    for path in known.iter().filter(|path| !path.starts_with("/docs/assets/")) {
+    let known: BTreeSet<String> = resources(&[]).map(|(path, _)| path).collect();
+    for path in known.iter().filter(|path| is_page(path)) {
         let page = text(get(path).await).await;
         let links = page
             .split("href=\"")
@@ -173,8 +179,13 @@ async fn every_link_to_a_page_or_asset_resolves() {
 
 #[tokio::test]
 async fn a_further_page_is_in_the_navigation_of_every_page() {
-    let (path, title, description) = ("/docs/more", "More", "More");
-    let router: Router = routes(&[DocsPage { path, title, description, main: || "<main></main>".into() }]);
+    const MORE: DocsPage = DocsPage {
+        path: "/docs/more",
+        title: "More",
+        description: "More",
+        main: || "<main></main>".to_owned(),
+    };
+    let router = routes(&[MORE]);
     for path in ["/docs", "/docs/limits", "/docs/more", "/docs/none"] {
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
         let page = text(router.clone().oneshot(request).await.unwrap()).await;
@@ -184,7 +195,7 @@ async fn a_further_page_is_in_the_navigation_of_every_page() {
 
 #[tokio::test]
 async fn every_anchor_resolves() {
-    for (path, _) in resources(&[]).into_iter().filter(|(path, _)| !path.starts_with("/docs/assets/")) {
+    for (path, _) in resources(&[]).filter(|(path, _)| is_page(path)) {
         let page = text(get(&path).await).await;
         for anchor in page.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next()) {
             assert!(page.contains(&format!("id=\"{anchor}\"")), "{path} has nothing called {anchor}");
@@ -299,13 +310,16 @@ async fn the_changelog_is_a_page_without_links_to_files() {
 async fn the_search_index_has_the_text_of_every_page() {
     let index: Vec<serde_json::Value> =
         serde_json::from_str(&text(get("/docs/assets/search.json").await).await).unwrap();
-    let (pages, _): (Vec<_>, Vec<_>) =
-        resources(&[]).into_iter().map(|(path, _)| path).partition(|path| !path.starts_with("/docs/assets/"));
-    assert_eq!(index.iter().map(|page| page["path"].as_str().unwrap()).collect::<Vec<_>>(), pages);
+    let (pages, _): (Vec<_>, Vec<_>) = resources(&[]).map(|(path, _)| path).partition(|path| is_page(path));
+    let indexed = index.iter().filter(|entry| entry["kind"] == "page");
+    assert_eq!(indexed.map(|page| page["path"].as_str().unwrap()).collect::<Vec<_>>(), pages);
     let paging = index.iter().find(|page| page["path"] == "/docs/paging").unwrap();
     assert_eq!(paging["title"], "Paging");
     let text = paging["text"].as_str().unwrap();
     assert!(text.contains("is not necessarily the last.") && text.contains("<…>; rel=\"next\""));
+    let list = index.iter().find(|entry| entry["path"] == "/docs#listPets").unwrap();
+    assert_eq!((&list["kind"], &list["title"]), (&"operation".into(), &"List pets".into()));
+    assert!(list["text"].as_str().unwrap().contains("Returns a page of pets in ascending order"), "{list}");
 }
 
 #[tokio::test]

@@ -9,7 +9,10 @@ use pulldown_cmark::{
     CodeBlockKind, CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html::push_html,
 };
 
-use super::html::{HtmlPage, escaped};
+use super::{
+    Page,
+    html::{HtmlPage, escaped},
+};
 
 /// Embeds a complete sample program in every one of [`LANGUAGES`], behind its name. `scripts/browser` runs
 /// each against the service.
@@ -65,20 +68,23 @@ const TOPICS: [Topic; 4] = [
     },
 ];
 
-/// Returns every page with its path.
-pub(super) fn pages() -> impl Iterator<Item = (&'static str, String)> {
-    let topics = TOPICS.iter().map(|topic| {
-        let Topic { heading, path, description } = topic;
-        let content = TopicHtml::of(section(heading));
-        let main = format!(include_str!("assets/topic.html"), title = heading, content = content);
-        (*path, HtmlPage { title: heading, description, main: &main }.render())
-    });
-    [("/docs/changelog", changelog())].into_iter().chain(topics)
+/// Returns every page.
+pub(super) fn pages() -> impl Iterator<Item = Page> {
+    let topics =
+        TOPICS.iter().map(|topic| -> Page { (topic.path.to_owned(), Box::new(|| topic_page(topic))) });
+    let changelog: Page = ("/docs/changelog".to_owned(), Box::new(changelog));
+    [changelog].into_iter().chain(topics)
+}
+
+fn topic_page(Topic { heading, description, .. }: &Topic) -> String {
+    let content = TopicHtml::of(section(heading));
+    let main = format!(include_str!("assets/topic.html"), title = heading, content = content);
+    HtmlPage { title: heading, description, main: &main }.render()
 }
 
 /// Returns every topic as Markdown, for programs: the path is that of its page and `.md`.
-pub(super) fn markdown() -> impl Iterator<Item = (String, String)> {
-    TOPICS.iter().map(|topic| (format!("{}.md", topic.path), topic_markdown(topic)))
+pub(super) fn markdown() -> impl Iterator<Item = (String, impl FnOnce() -> String + Send + 'static)> {
+    TOPICS.iter().map(|topic| (format!("{}.md", topic.path), || topic_markdown(topic)))
 }
 
 /// Returns the section as its page shows it: with complete programs in place of shell commands.

@@ -41,7 +41,7 @@ fn references(document: &Value) -> BTreeSet<&str> {
 #[test]
 fn every_reference_resolves() {
     let document = document();
-    let references = references(&document);
+    let references = references(document);
     assert!(references.len() > 20, "the walk saw only {references:?}");
     for reference in references {
         let pointer = reference.strip_prefix('#').unwrap();
@@ -52,7 +52,7 @@ fn every_reference_resolves() {
 #[test]
 fn every_component_is_used() {
     let document = document();
-    let references = references(&document);
+    let references = references(document);
     for (kind, components) in document["components"].as_object().unwrap() {
         for name in components.as_object().unwrap().keys().filter(|_| kind != "securitySchemes") {
             let reference = format!("#/components/{kind}/{name}");
@@ -110,7 +110,7 @@ fn header_fields_of_a_deprecated_operation_have_the_values_that_are_sent() {
 fn every_error_code_is_in_a_response_and_every_response_names_existing_codes() {
     let document = document();
     let mut documented = BTreeSet::new();
-    walk(&document, "", &mut |_, value| {
+    walk(document, "", &mut |_, value| {
         if let Some(codes) = value.get("x-error-codes") {
             documented.extend(codes.as_array().unwrap().iter().map(|code| code.as_str().unwrap()));
         }
@@ -141,7 +141,7 @@ fn each_response(document: &Value, mut see: impl FnMut(&Value, &str, &Value)) {
 fn every_failure_has_an_example_for_each_of_its_codes_which_is_the_error_that_is_sent() {
     let document = document();
     let mut codes = BTreeSet::new();
-    each_response(&document, |operation, status, response| {
+    each_response(document, |operation, status, response| {
         let is_failure = status >= "400";
         assert_eq!(is_failure, response.get("x-error-codes").is_some(), "{status} of {operation}");
         if !is_failure {
@@ -188,7 +188,7 @@ fn bodies_of_responses_have_no_pattern_and_those_of_requests_only_ascii() {
 fn a_page_of_another_origin_can_read_every_header_field_of_the_document() {
     let document = document();
     let mut fields = BTreeSet::new();
-    each_response(&document, |_, _, response| {
+    each_response(document, |_, _, response| {
         fields.extend(response["headers"].as_object().unwrap().keys().map(|name| name.to_lowercase()));
     });
     fields.remove("cache-control"); // which every page may read (Fetch Standard)

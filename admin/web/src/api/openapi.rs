@@ -212,14 +212,14 @@ fn operation_id(method: &AdminMethod, binding: &Binding) -> String {
 
 /// Returns the schemas of the public interface that are used here too.
 fn shared_schemas() -> impl Iterator<Item = (String, Value)> {
-    let mut schemas = openapi::schemas();
-    let mut status = schemas["Usage"].take();
+    let schemas = openapi::schemas();
+    let mut status = schemas["Usage"].clone();
     for member in ["plan", "days"] {
         status["properties"].as_object_mut().and_then(|properties| properties.shift_remove(member));
     }
     status["required"] = json!(["minute", "day", "strikes"]);
     status["description"] = json!("Used part of an account's limits, and the state of a key.");
-    let [window, error] = ["UsageWindow", "Error"].map(|name| schemas[name].take());
+    let [window, error] = ["UsageWindow", "Error"].map(|name| schemas[name].clone());
     [("LimitStatus", status), ("UsageWindow", window), ("Error", error)]
         .into_iter()
         .map(|(name, schema)| (name.to_owned(), schema))

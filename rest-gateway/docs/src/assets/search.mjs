@@ -25,7 +25,7 @@ function close() {
 }
 
 async function show() {
-  const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+  const words = input.value.toLowerCase().split(/\s+/).filter(Boolean).map(stem);
   const entries = await (loading ??= load());
   const has = (text) => words.every((word) => text.toLowerCase().includes(word));
   const found = entries.filter(({ title, text }) => has(`${title} ${text}`)).sort((a, b) => has(b.title) - has(a.title)).slice(0, MAX_FOUND);
@@ -35,12 +35,12 @@ async function show() {
   status.textContent = words.length === 0 ? "" : `${found.length} found`;
 }
 
-// Pages are in the index. Operations and types are from the OpenAPI document.
+// Without its ending, so that "deleting" finds "deleted".
+const stem = (word) => word.replace(/(?<=.{3})(ing|ed|es|e|s)$/, "");
+
+// Pages and operations are in the index. Types are from the OpenAPI document.
 async function load() {
-  const [pages, { paths, components }] = await Promise.all(["/docs/assets/search.json", "/openapi.json"].map(async (path) => (await fetch(path, { credentials: "omit" })).json()));
-  const operations = Object.entries(paths).flatMap(([path, item]) =>
-    Object.values(item).filter(({ operationId }) => operationId).map(({ operationId, summary, description }) => ({ title: summary, path: `/docs#${operationId}`, kind: "operation", text: `${path} ${operationId} ${description}` })),
-  );
+  const [entries, { components }] = await Promise.all(["/docs/assets/search.json", "/openapi.json"].map(async (path) => (await fetch(path, { credentials: "omit" })).json()));
   const types = Object.entries(components.schemas).filter(([, { type }]) => type === "object").map(([name, { description = "" }]) => ({ title: name, path: `/docs#${name}`, kind: "data type", text: description }));
-  return [...pages.map((page) => ({ ...page, kind: "page" })), ...operations, ...types];
+  return [...entries, ...types];
 }
