@@ -11,7 +11,7 @@ use tokio::{
     time::sleep,
 };
 
-use crate::{is_long, key_of_new_account, key_without_limits, petstore, serve};
+use crate::{key_of_new_account, key_without_limits, petstore, serve};
 
 /// Clauses that need `--exhaust`.
 const OVER_THE_LIMIT: [&str; 4] = ["6.3.3", "6.4", "6.7", "8.5"];
@@ -251,10 +251,8 @@ async fn every_clause_is_found_broken() {
 }
 
 #[tokio::test]
+#[ignore = "checks the service once for each change: scripts/test --long"]
 async fn a_change_breaks_the_clauses_about_it_and_no_others() {
-    if !is_long() {
-        return;
-    }
     let checked = Checked::start(&[]).await;
     for change in CHANGES {
         let changed = changing(checked.rest(), std::slice::from_ref(change)).await;
@@ -286,10 +284,8 @@ async fn what_is_broken_over_the_limit_is_found() {
 }
 
 #[tokio::test]
+#[ignore = "waits for the end of the minute: scripts/test --long"]
 async fn the_service_itself_keeps_the_clauses_over_the_limit() {
-    if !is_long() {
-        return; // it waits for the end of the minute
-    }
     let checked = Checked::start(&[]).await;
     let of_free = key_of_new_account(&checked.installation).await;
     checked.installation.write_secret("key", &of_free);

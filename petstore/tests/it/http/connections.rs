@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use super::{ANSWER_TIMEOUT, GET, connect_from, whole_answer};
-use crate::{PORTS, is_long, petstore, serve};
+use crate::{PORTS, petstore, serve};
 
 /// Request that no limit counts, with a short answer.
 const HEAD: &[u8] = b"HEAD /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -100,10 +100,8 @@ async fn an_idle_connection_is_kept_for_the_time_of_the_setting() {
 
 /// Tests the default, which is longer than proxies keep their connections.
 #[tokio::test]
+#[ignore = "idles for 77 seconds: scripts/test --long"]
 async fn an_idle_connection_is_kept_longer_than_a_head_may_take() {
-    if !is_long() {
-        return;
-    }
     let installation = petstore();
     let server = installation.start(&serve(&[])).await;
     let mut stream = raw::connect(server.address("REST")).await;
