@@ -4,6 +4,7 @@
 //! Lines go through a bounded queue to a thread that writes them. While stderr is not read, lines are dropped
 //! and counted, and requests continue.
 
+mod line;
 mod writer;
 
 use std::{
@@ -17,7 +18,7 @@ use tracing_subscriber::{
     Layer, Registry, filter::Targets, fmt, layer::SubscriberExt, reload, util::SubscriberInitExt,
 };
 
-use self::writer::LogWriter;
+use self::{line::LineFormat, writer::LogWriter};
 use crate::metrics::{Collectors, IntCounter, Sampled, counter};
 
 /// Log of this program, once [`init`] has started it.
@@ -85,9 +86,13 @@ pub fn init(filter: &str, format: LogFormat) -> Result<(), &'static str> {
     // A log that cannot be written must not end the service: errors of the writer are dropped.
     let lines = fmt::layer().with_writer(writer.clone()).log_internal_errors(false);
     let lines = match format {
-        LogFormat::Pretty => lines.with_ansi(has_colour(&io::stderr())).boxed(),
+        LogFormat::Pretty if has_colour(&io::stderr()) => lines.boxed(),
+        LogFormat::Pretty => {
+            lines.with_ansi(false).map_event_format(|other| LineFormat { form: format, other }).boxed()
+        }
         LogFormat::Json => {
-            lines.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
+            let lines = lines.json().flatten_event(true).with_current_span(false).with_span_list(false);
+            lines.map_event_format(|other| LineFormat { form: format, other }).boxed()
         }
     };
     // An error means that there is a log already, in a program that embeds this library. Then that one is

@@ -8,6 +8,7 @@ use petstore_clock::{Clock, UnixMillis};
 use petstore_gateway::bulk;
 use petstore_proto::v1::{Pet, PetStatus};
 use petstore_rate_limit::{InProcessLimiter, LimitKey, Quota, RateLimiter};
+use petstore_telemetry::logs::{self, LogFormat};
 use tempfile::TempDir;
 
 use crate::recorded::Costs;
@@ -65,13 +66,21 @@ fn every_function() {
     let (clock, _hand) = Clock::manual(UnixMillis(1_800_000_000_000));
     let limiter = InProcessLimiter::new(clock);
     let limit_key = LimitKey::ApiKey { account_id: 1, key_id: Arc::from("key-1") };
+    logs::init("info", LogFormat::Json).expect("a filter");
     for _ in 0..CALLS {
+        measured_log_line("order-66", "0199a1b2-c3d4-7e5f-8a9b-e3d03be386cc");
         measured_rate_limit_decision(&limiter, &limit_key);
         measured_strict_json_reader(BODY);
         measured_key_and_digest("pet_test_00000000000000000000000000000030gV5m");
         measured_page_token("0102000000000000002a5745c11e");
         measured_json_of_20_pets(&pets);
     }
+}
+
+#[inline(never)]
+fn measured_log_line(request_id: &str, key_id: &str) {
+    let (status, duration_ms, account_id) = (200_u16, 1.25, Some(1_i64));
+    tracing::info!(request_id, operation = "getPet", status, duration_ms, account_id, key_id, "answered");
 }
 
 #[inline(never)]
