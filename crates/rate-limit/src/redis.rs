@@ -154,7 +154,7 @@ impl RedisLimiter {
 
     /// Returns the cause of Redis's last failure to decide, or `None` if it never failed.
     pub fn last_error(&self) -> Option<RedisCallError> {
-        *self.last_error.lock()
+        self.last_error.lock().clone()
     }
 
     async fn within<T>(

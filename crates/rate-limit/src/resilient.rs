@@ -30,6 +30,7 @@ use super::{
     Scope,
     policy::{self, Record},
     redis::Shard,
+    windows::{Window, Windows},
 };
 
 /// Treatment of requests while Redis is unreachable.
@@ -70,6 +71,10 @@ impl FromStr for OnRedisFailure {
 /// Redis limiter. After three failures in a row only probes are sent to Redis. Requests ask it again once it
 /// has answered probes for a while. Each shard of a Cluster is judged separately. Nothing is counted in Redis
 /// before the core has named the installation, which is when it first answers.
+///
+/// Requests of an address are counted in Redis only from the time at which half of this gateway's share of a
+/// limit is used, so that strangers cannot fill it. Then Redis allows what is left of the limit. So each
+/// other gateway may admit half a share more.
 #[derive(Debug)]
 pub struct ResilientLimiter {
     redis: RedisLimiter,
@@ -172,14 +177,18 @@ impl ResilientLimiter {
         self.breakers.lock().get(&shard.node).is_none_or(Breaker::is_closed)
     }
 
+    /// Returns the requests of an address that Redis does not know, while Redis is asked; none for a key.
+    fn first_requests(&self, shard: &Shard, limit_key: &LimitKey) -> Option<Windows> {
+        let is_shared = matches!(limit_key, LimitKey::Address(_)) && self.is_shared(shard);
+        is_shared.then(|| self.fallback.admitted(limit_key))
+    }
+
     /// Returns Redis's answer to an address that it refused before, for the time of the refusal: such an
     /// address costs Redis nothing. A key has no such memory, because its refused requests are counted as
     /// strikes.
-    fn remembered(&self, shard: &Shard, limit_key: &LimitKey, quota: Quota) -> Option<LimitStatus> {
-        if !matches!(limit_key, LimitKey::Address(_)) || !self.is_shared(shard) {
-            return None;
-        }
-        let seen = self.fallback.as_seen(limit_key, quota);
+    fn remembered(&self, first: Option<Windows>, limit_key: &LimitKey, left: Quota) -> Option<LimitStatus> {
+        first?;
+        let seen = self.fallback.as_seen(limit_key, left);
         Some(seen).filter(|seen| seen.decision.outcome != Outcome::Admitted)
     }
 
@@ -238,7 +247,7 @@ impl ResilientLimiter {
                     %policy,
                     node,
                     error,
-                    "rate limits are not shared, because Redis is unreachable"
+                    "rate limits are not shared, because Redis gives no decision"
                 );
             }
             Some(Change::Closed) => tracing::info!(node, "rate limits are shared again"),
@@ -259,18 +268,23 @@ impl ResilientLimiter {
 impl RateLimiter for ResilientLimiter {
     async fn take(&self, limit_key: &LimitKey, quota: Quota, settled_at: UnixMillis) -> Decided<Decision> {
         let shard = self.redis.shard_of(limit_key);
-        if let Some(refused) = self.remembered(&shard, limit_key, quota) {
-            return Ok(refused.decision);
+        let first = self.first_requests(&shard, limit_key);
+        if let Some(decision) = first.and_then(|_| self.fallback.take_first(limit_key, quota)) {
+            return Ok(decision);
         }
-        self.decide(
+        let left = left(quota, first);
+        if let Some(refused) = self.remembered(first, limit_key, left) {
+            return Ok(with_first(refused.decision, first, quota));
+        }
+        let decided = self.decide(
             &shard,
             limit_key,
-            Box::pin(self.redis.take_on(&shard, limit_key, quota, settled_at)),
+            Box::pin(self.redis.take_on(&shard, limit_key, left, settled_at)),
             |decision| decision,
             |fallback| fallback.take(limit_key, quota, settled_at),
             |now| on_its_own(policy::take(Record::default(), quota, settled_at, now).0),
-        )
-        .await
+        );
+        Ok(with_first(decided.await?, first, quota))
     }
 
     async fn inspect(
@@ -280,21 +294,31 @@ impl RateLimiter for ResilientLimiter {
         settled_at: UnixMillis,
     ) -> Decided<LimitStatus> {
         let shard = self.redis.shard_of(limit_key);
-        if let Some(refused) = self.remembered(&shard, limit_key, quota) {
-            return Ok(refused);
+        let first = self.first_requests(&shard, limit_key);
+        if let Some(windows) = first.filter(|windows| self.fallback.is_first(*windows, quota)) {
+            let record = Record { windows, ..Record::default() };
+            return Ok(policy::inspect(record, quota, settled_at, self.fallback.now()));
         }
-        self.decide(
+        let left = left(quota, first);
+        let whole = |status: LimitStatus| LimitStatus {
+            decision: with_first(status.decision, first, quota),
+            ..status
+        };
+        if let Some(refused) = self.remembered(first, limit_key, left) {
+            return Ok(whole(refused));
+        }
+        let inspected = self.decide(
             &shard,
             limit_key,
-            Box::pin(self.redis.inspect_on(&shard, limit_key, quota, settled_at)),
+            Box::pin(self.redis.inspect_on(&shard, limit_key, left, settled_at)),
             |limit_status| &limit_status.decision,
             |fallback| fallback.inspect(limit_key, quota, settled_at),
             |now| {
                 let limit_status = policy::inspect(Record::default(), quota, settled_at, now);
                 LimitStatus { decision: on_its_own(limit_status.decision), ..limit_status }
             },
-        )
-        .await
+        );
+        inspected.await.map(whole)
     }
 
     fn is_remote(&self) -> bool {
@@ -310,12 +334,31 @@ impl RateLimiter for ResilientLimiter {
     }
 
     fn fault(&self) -> Option<FaultCause> {
-        self.is_degraded().then_some(match self.on_failure {
+        self.is_degraded().then(|| match self.on_failure {
+            _ if self.redis.last_error().is_some_and(|error| error.is_refusal()) => {
+                FaultCause::LimiterRefused
+            }
             OnRedisFailure::Local => FaultCause::LimiterLocal,
             OnRedisFailure::Open => FaultCause::LimiterOpen,
             OnRedisFailure::Closed => FaultCause::LimiterClosed,
         })
     }
+}
+
+/// Returns what the first requests of an address leave of a limit; at least 1, because otherwise Redis is not
+/// asked.
+fn left(quota: Quota, first: Option<Windows>) -> Quota {
+    let Windows { minute, day } = first.unwrap_or_default();
+    let less = |limit: u64, used| limit.saturating_sub(used).max(1);
+    Quota { per_minute: less(quota.per_minute, minute.used), per_day: less(quota.per_day, day.used) }
+}
+
+/// Adds the first requests of an address to a decision of the shared counters, which count the others.
+fn with_first(decision: Decision, first: Option<Windows>, quota: Quota) -> Decision {
+    let Some(first) = first.filter(|_| decision.scope == Scope::Shared) else { return decision };
+    let shown = Windows::shown(decision.minute, decision.day);
+    let (minute, day) = shown.combined(Window::plus, first).view(quota, decision.now.0);
+    Decision { minute, day, ..decision }
 }
 
 /// Marks the decision of a gateway that decides without the shared counters.

@@ -182,6 +182,10 @@ causes! {
     LimiterClosed: Limiter DEGRADED "redis_unreachable",
         "Redis, or a node of its cluster, is unreachable: requests that are counted there get 503 \
          LIMITER_UNAVAILABLE (--on-redis-failure closed).";
+    /// Redis answers, but refuses to count.
+    LimiterRefused: Limiter DEGRADED "redis_refuses",
+        "Redis, or a node of its cluster, refuses to count, and --on-redis-failure decides on requests. The \
+         gateway's log has Redis's words.";
 }
 
 #[cfg(test)]
@@ -197,7 +201,7 @@ mod tests {
             let is_same = |other: &&FaultCause| other.part() == cause.part() && other.name() == cause.name();
             let same = FaultCause::ALL.iter().filter(is_same).count();
             // What an outage of Redis means depends on the gateway's setting.
-            assert_eq!(same, if cause.part() == Part::Limiter { 3 } else { 1 }, "{cause:?}");
+            assert_eq!(same, if cause.name() == "redis_unreachable" { 3 } else { 1 }, "{cause:?}");
         }
     }
 }

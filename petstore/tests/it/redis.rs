@@ -7,6 +7,7 @@ mod failover;
 mod installations;
 mod operation;
 mod outages;
+mod strangers;
 mod tls;
 
 use std::time::Duration;
@@ -39,10 +40,10 @@ pub(crate) async fn all_limiters_are(shop: &TestShop, expected: &str) {
 }
 
 /// Checks what every gateway says of an outage of Redis.
-pub(crate) async fn all_limiters_say(shop: &TestShop, consequence: &str) {
+pub(crate) async fn all_limiters_say(shop: &TestShop, expected: &str, consequence: &str) {
     for admin in shop.admins() {
         let cause = &admin.get("/readyz").await.json()["causes"]["limiter"];
-        assert_eq!(cause["cause"], "redis_unreachable", "{cause}");
+        assert_eq!(cause["cause"], expected, "{cause}");
         assert!(cause["message"].as_str().is_some_and(|it| it.contains(consequence)), "{cause}");
     }
 }

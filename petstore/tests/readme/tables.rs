@@ -49,9 +49,10 @@ const fn section(cause: FaultCause) -> &'static str {
         | FaultCause::DatabaseReadOnly
         | FaultCause::DatabaseDiskFull
         | FaultCause::DatabaseWritesFail => "PetstoreWritesFail",
-        FaultCause::LimiterLocal | FaultCause::LimiterOpen | FaultCause::LimiterClosed => {
-            "PetstoreLimitsNotShared"
-        }
+        FaultCause::LimiterLocal
+        | FaultCause::LimiterOpen
+        | FaultCause::LimiterClosed
+        | FaultCause::LimiterRefused => "PetstoreLimitsNotShared",
     }
 }
 

@@ -103,7 +103,7 @@ async fn send(connection: &RedisConnection, batch: Vec<QueuedStep>) {
         }
         Err(error) => {
             for caller in callers {
-                let _ = caller.send(Err(error));
+                let _ = caller.send(Err(error.clone()));
             }
         }
     }

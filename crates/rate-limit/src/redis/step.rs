@@ -141,17 +141,12 @@ pub fn fuzz_reply(reply: &[u8], steps: usize, quota: Quota) -> Option<Vec<Option
 fn one(now: UnixMillis, answer: Value, quota: Quota) -> Result<Reply, RedisCallError> {
     let Value::BulkString(answer) = answer else { return Err(RedisCallError::Protocol) };
     match answer.split_first() {
-        Some((b'E', error)) => Err(step_error(error)),
+        Some((b'E', error)) => Err(RedisCallError::from_answer(&String::from_utf8_lossy(error))),
         Some((kind, fields)) => {
             read_fields(now, *kind, Fields(fields), quota).ok_or(RedisCallError::Protocol)
         }
         None => Err(RedisCallError::Protocol),
     }
-}
-
-fn step_error(error: &[u8]) -> RedisCallError {
-    let text = String::from_utf8_lossy(error);
-    RedisCallError::from_code(text.split(' ').next().unwrap_or_default())
 }
 
 fn read_fields(now: UnixMillis, kind: u8, mut fields: Fields<'_>, quota: Quota) -> Option<Reply> {

@@ -39,7 +39,8 @@ pub(super) struct Fallback {
     /// Counts of all gateways, as the shared counters last showed them.
     seen: CounterStore,
     /// Requests that this gateway admitted on its own, and the strikes of that time. They are kept when the
-    /// shared counters return, because those did not count them.
+    /// shared counters return, because those did not count them. The first requests of an address are among
+    /// them at any time.
     own: CounterStore,
 }
 
@@ -105,6 +106,36 @@ impl Fallback {
         let joined = Record { windows, ..own };
         let limit_status = policy::inspect(joined, share(quota, self.gateways), settled_at, now);
         LimitStatus { decision: super::on_its_own(limit_status.decision), ..limit_status }
+    }
+
+    /// Decides on one of the first requests of an address, of which the shared counters know nothing. `None`
+    /// for any other.
+    pub(super) fn take_first(&self, address: &LimitKey, quota: Quota) -> Option<Decision> {
+        self.own.update(
+            address,
+            || self.now(),
+            |own, now| {
+                if !self.is_first(own.windows.at(now.0), quota) {
+                    return (None, own);
+                }
+                let (decision, next) = policy::take(own, quota, UnixMillis(0), now);
+                (Some(decision), next)
+            },
+        )
+    }
+
+    /// Returns the requests of an address that this gateway admitted on its own.
+    pub(super) fn admitted(&self, address: &LimitKey) -> Windows {
+        self.own.record(address).windows.at(self.now().0)
+    }
+
+    /// Returns `true` if the next request of an address with these requests is one of the first: less than
+    /// half of this gateway's share of each limit is used. So is one that is refused by them alone.
+    pub(super) fn is_first(&self, admitted: Windows, quota: Quota) -> bool {
+        let Windows { minute, day } = admitted;
+        let share = share(quota, self.gateways);
+        let is_far = minute.used < share.per_minute / 2 && day.used < share.per_day / 2;
+        is_far || minute.used >= quota.per_minute || day.used >= quota.per_day
     }
 
     /// Returns this gateway's part of the shared counts that were seen.

@@ -79,6 +79,13 @@ async fn is_survived(outage: Outage) {
     deployment.begin(outage).await;
     let first = deployment.load(&account, 4).await;
     deployment.all_say("degraded", outage).await;
+    let refuses = matches!(outage, Outage::OutOfMemory | Outage::ReadOnly);
+    let (cause, consequence) = if refuses {
+        ("redis_refuses", "--on-redis-failure decides")
+    } else {
+        ("redis_unreachable", "to its share of the limits")
+    };
+    all_limiters_say(&deployment.shop, cause, consequence).await;
     let alone = deployment.load(&account, 200).await;
     assert!(alone.iter().all(|record| record.scope.as_deref() == Some("node")), "{outage:?}: {alone:?}");
     assert!(alone.iter().all(|record| record.rl_limit == Some(SHARE)), "{outage:?}: {alone:?}");
@@ -111,7 +118,7 @@ async fn an_account_over_its_limit_stays_refused_without_redis() {
     deployment.load_until_refused(&account, LIMIT).await;
     deployment.begin(Outage::Unreachable).await;
     deployment.all_say("degraded", Outage::Unreachable).await;
-    all_limiters_say(&deployment.shop, "by itself, to its share of the limits").await;
+    all_limiters_say(&deployment.shop, "redis_unreachable", "by itself, to its share of the limits").await;
     assert_eq!(admitted(&deployment.load(&account, 40).await), 0, "it waits for the window's end");
     let shares = deployment.load_until_refused(&other, SHARE).await;
     assert_eq!(admitted(&shares), LIMIT, "two shares make the limit");
@@ -180,7 +187,7 @@ async fn open_admits_everything_while_redis_is_unreachable() {
     client.get("/v1/pets").await.assert_status(200);
     deployment.begin(Outage::Unreachable).await;
     deployment.all_say("degraded", Outage::Unreachable).await;
-    all_limiters_say(&deployment.shop, "is not limited").await;
+    all_limiters_say(&deployment.shop, "redis_unreachable", "is not limited").await;
     for answer in client.sends(20, "/v1/pets").await {
         let rate = answer.assert_status(200).rate();
         assert_eq!((rate.limit, rate.remaining), (5, 4), "the plan's own headers: {answer:?}");
@@ -203,7 +210,7 @@ async fn closed_refuses_everything_while_redis_is_unreachable() {
     is_admitted().await;
     deployment.begin(Outage::Unreachable).await;
     deployment.all_say("degraded", Outage::Unreachable).await;
-    all_limiters_say(&deployment.shop, "get 503 LIMITER_UNAVAILABLE").await;
+    all_limiters_say(&deployment.shop, "redis_unreachable", "get 503 LIMITER_UNAVAILABLE").await;
     for client in [&client, &deployment.shop.anonymous()] {
         let answer = client.get("/v1/pets").await;
         answer.assert_error(503, "LIMITER_UNAVAILABLE");

@@ -1,7 +1,10 @@
 //! Tests of faults of Redis. Each is an outage of the limiter with the right cause, is noticed in time, and
 //! is over when Redis is back.
 
-use std::time::{Duration, Instant};
+use std::{
+    mem::discriminant,
+    time::{Duration, Instant},
+};
 
 use petstore_test_servers::{
     eventually,
@@ -39,7 +42,8 @@ async fn fails_in_time(limiter: &RedisLimiter, fault: RedisCallError) {
     eventually(PATIENT_TIMEOUT, async || {
         let _ = take(limiter, &key(1, "any")).await;
         let last = limiter.last_error();
-        if last == Some(fault) { Ok(()) } else { Err(format!("{last:?}")) }
+        let is_fault = last.as_ref().is_some_and(|last| discriminant(last) == discriminant(&fault));
+        if is_fault { Ok(()) } else { Err(format!("{last:?}")) }
     })
     .await;
     assert!(!format!("{limiter:?} {fault} {fault:?}").contains("letmein"));
@@ -96,7 +100,7 @@ async fn a_full_memory() {
     let limiter = limiter(&redis.url());
     works_again(&limiter).await;
     redis.cli(&["CONFIG", "SET", "maxmemory", "1"]).await;
-    fails_in_time(&limiter, RedisCallError::OutOfMemory).await;
+    fails_in_time(&limiter, RedisCallError::OutOfMemory("".into())).await;
     assert_eq!(limiter.probe().await, Err(LimiterUnavailable));
     let (one, other) = (key(1, "any"), key(2, "any"));
     let at_once = [&one, &other, &one, &one, &other].map(|limit_key| take(&limiter, limit_key));
@@ -112,7 +116,7 @@ async fn a_replica() {
     let limiter = limiter(&redis.url());
     works_again(&limiter).await;
     redis.cli(&["REPLICAOF", "127.0.0.1", "1"]).await;
-    fails_in_time(&limiter, RedisCallError::ReadOnly).await;
+    fails_in_time(&limiter, RedisCallError::ReadOnly("".into())).await;
     assert_eq!(limiter.probe().await, Err(LimiterUnavailable));
     redis.cli(&["REPLICAOF", "NO", "ONE"]).await;
     works_again(&limiter).await;
@@ -129,6 +133,65 @@ async fn a_wrong_password_is_unavailable_until_it_is_corrected() {
 
     let without = self::limiter(&format!("redis://{}", redis.address()));
     fails_in_time(&without, RedisCallError::Denied).await;
+}
+
+/// Returns the rights of the guide's user, such as `+get`; those for a Cluster too.
+fn rights_of_the_guide() -> Vec<&'static str> {
+    let guide = include_str!("../../../../../docs/running.md");
+    let line = guide.lines().find(|line| line.starts_with("ACL SETUSER")).expect("a user");
+    let also = guide.lines().find(|line| line.contains("+cluster|slots")).expect("rights for a Cluster");
+    let of_cluster = also.split('`').filter(|word| word.starts_with('+') && *word != "+select");
+    line.split(' ').filter(|word| word.starts_with(['~', '+'])).chain(of_cluster).collect()
+}
+
+async fn allow(redis: &RedisServer, rights: &[&str]) {
+    let user = ["ACL", "SETUSER", "limits", "reset", "on", ">letmein", "-@all"];
+    redis.cli(&[user.as_slice(), rights].concat()).await;
+}
+
+#[tokio::test]
+async fn the_rights_of_the_guide_are_enough_and_a_missing_one_is_told() {
+    let redis = RedisServer::start(RedisOptions::default()).await;
+    let rights = rights_of_the_guide();
+    let limiter = limiter(&format!("redis://limits:letmein@{}", redis.address()));
+    for missing in ["+evalsha", "+time", "+get", "+set", "~pet:*"] {
+        let others: Vec<_> = rights.iter().copied().filter(|right| *right != missing).collect();
+        assert!(others.len() + 1 == rights.len(), "{missing} is not among {rights:?}");
+        allow(&redis, &others).await;
+        fails_in_time(&limiter, RedisCallError::NotPermitted("".into())).await;
+        let told = limiter.last_error().unwrap();
+        assert!(told.is_refusal() && told.to_string().contains("lacks a right"), "{missing}: {told}");
+        allow(&redis, &rights).await;
+        works_again(&limiter).await;
+    }
+    assert_eq!(limiter.probe().await, Ok(false), "the eviction policy is known");
+    assert!(rights.contains(&"+del"), "for records that are over: {rights:?}");
+}
+
+#[tokio::test]
+async fn the_rights_of_the_guide_are_enough_in_a_cluster() {
+    let cluster = RedisCluster::start(3).await;
+    for node in cluster.nodes() {
+        allow(node, &rights_of_the_guide()).await;
+    }
+    let urls: Vec<_> = cluster.urls().iter().map(|url| url.replace("://", "://limits:letmein@")).collect();
+    let limiter = named(RedisLimiter::new(settings(&urls)).unwrap());
+    works_again(&limiter).await;
+    for account in 1..=20 {
+        eventually(PATIENT_TIMEOUT, async || {
+            take(&limiter, &key(account, "any")).await.map_err(|_| format!("{:?}", limiter.last_error()))
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_has_the_words_of_redis() {
+    let redis = RedisServer::start(RedisOptions::default()).await;
+    let limiter = limiter(&format!("redis://{}/99", redis.address()));
+    fails_in_time(&limiter, RedisCallError::Refused("".into())).await;
+    let told = limiter.last_error().unwrap().to_string();
+    assert!(told.contains("DB index is out of range"), "{told}");
 }
 
 #[tokio::test]
