@@ -94,8 +94,8 @@ impl Grant {
             let served = headers.get(header::ALLOW).filter(|served| lists(served, intended));
             let methods = served.unwrap_or(intended).clone();
             headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
-            let may_be_sent =
-                "authorization, content-type, idempotency-key, x-request-id, prefer, traceparent";
+            let may_be_sent = "authorization, content-type, idempotency-key, x-request-id, prefer, \
+                 traceparent, tracestate";
             headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(may_be_sent));
             // Seconds. Browsers remember this for a day at most; with an hour, a change takes effect soon.
             headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("3600"));

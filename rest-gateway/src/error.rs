@@ -57,9 +57,9 @@ errors! {
         ApiKeyNotChecked => R::Unavailable,
         #[error("too many API keys are being looked up at the moment")]
         TooManyKeyLookups => R::Overloaded,
-        /// Refusal by the limiter, whose decision holds the reason and the end.
-        #[error("{}", .0.refusal_message().unwrap_or_default())]
-        OverLimit(Decision),
+        /// Refusal by the limiter, whose decision holds the reason and the end, and what it counts.
+        #[error("{}", .0.refusal_message(.1).unwrap_or_default())]
+        OverLimit(Decision, &'static str),
         /// Ban of the key, with the decision and the cause.
         #[error("{}", .0.ban_message(.1))]
         Banned(Box<Decision>, BanCause) => R::ApiKeyBanned,
@@ -71,8 +71,8 @@ errors! {
         #[error("this operation was removed on 5 December 2030; use GET /v1/pets with status instead")]
         OperationRemoved => R::OperationRemoved,
         #[error(
-            "this operation is off until {until}, as a rehearsal of its removal on 5 December 2030; use GET \
-             /v1/pets with status instead"
+            "this operation is off until {}, as a rehearsal of its removal on 5 December 2030; use GET \
+             /v1/pets with status instead", .until.ceil_to_sec()
         )]
         OperationBrownout { until: UnixMillis } => R::OperationBrownout,
         #[error("send uncompressed UTF-8 JSON with Content-Type: application/json")]
@@ -120,7 +120,7 @@ errors! {
 
     /// Returns the machine-readable reason.
     pub(crate) fn reason(&self) -> ErrorReason {
-        Self::OverLimit(decision) => match decision.outcome {
+        Self::OverLimit(decision, _) => match decision.outcome {
             // `Admitted` is not a refusal, so this error is never made from it.
             Outcome::RateLimited | Outcome::Admitted => R::RateLimited,
             Outcome::QuotaExceeded => R::QuotaExceeded,
@@ -139,7 +139,7 @@ impl ApiError {
     /// otherwise the value from the core.
     fn retry_after_secs(&self) -> Option<u64> {
         let known = match self {
-            Self::OverLimit(decision) => decision.retry_after_secs(),
+            Self::OverLimit(decision, _) => decision.retry_after_secs(),
             Self::Banned(decision, _) => decision.retry_after_secs(),
             Self::Core { retry_after, .. }
             | Self::IdempotencyInProgress { retry_after }

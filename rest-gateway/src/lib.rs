@@ -10,6 +10,7 @@ mod core_calls;
 mod cors;
 mod early_reads;
 mod error;
+mod forwarded_prefix;
 mod gateway;
 mod json;
 mod metrics;

@@ -7,9 +7,10 @@
 #[cfg(test)]
 mod tests;
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use axum::{
+    Extension,
     response::AppendHeaders,
     routing::{MethodRouter, get},
 };
@@ -18,6 +19,7 @@ use petstore_proto::v1::ErrorReason;
 use serde_json::{Map, Value, json};
 
 use crate::{
+    forwarded_prefix::ForwardedPrefix,
     operation::{OPERATIONS, Operation},
     representation::Representation,
 };
@@ -154,7 +156,26 @@ pub fn reference(kind: &str, name: &str) -> Value {
 /// Returns the handler of `GET /openapi.json`, which needs no key. Caches revalidate it, so that a new
 /// release is visible at once and an unchanged document is answered with 304.
 pub(crate) fn route<S: Clone + Send + Sync + 'static>() -> MethodRouter<S> {
-    let document = Representation::new(StatusCode::OK, "application/json", || document().to_string());
+    let unprefixed = Representation::new(StatusCode::OK, "application/json", || document().to_string());
+    let prefixed = Arc::<OnceLock<(ForwardedPrefix, Representation)>>::default(); // an installation has one
     let revalidated = [(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))];
-    get(async move |headers: HeaderMap| (AppendHeaders(revalidated), document.answer(&headers)))
+    let handler = async move |prefix: Option<Extension<ForwardedPrefix>>, headers: HeaderMap| {
+        let document = match prefix {
+            None => unprefixed.answer(&headers),
+            Some(Extension(prefix)) => {
+                let (known, document) = prefixed.get_or_init(|| (prefix.clone(), below(&prefix)));
+                if *known == prefix { document.answer(&headers) } else { below(&prefix).answer(&headers) }
+            }
+        };
+        (AppendHeaders(revalidated), document)
+    };
+    get(handler)
+}
+
+/// Returns the document of a service that clients reach below this path. Its only URLs are those of the
+/// server and of the guide.
+fn below(prefix: &ForwardedPrefix) -> Representation {
+    let prefix = prefix.before("/");
+    let document = move || document().to_string().replace("\"url\":\"/", &format!("\"url\":\"{prefix}"));
+    Representation::new(StatusCode::OK, "application/json", document)
 }

@@ -14,6 +14,7 @@ mod refusal;
 mod respond;
 
 use std::{
+    borrow::Cow,
     future::Future,
     net::IpAddr,
     panic::AssertUnwindSafe,
@@ -23,7 +24,8 @@ use std::{
 
 use axum::{extract::Request, response::Response};
 use futures_util::FutureExt;
-use http::request::Parts;
+use http::{HeaderMap, request::Parts};
+use petstore_api_key::ApiKey;
 use petstore_client_address::ClientAddress;
 use petstore_key_cache::{KnownKey, UnusableKey};
 use petstore_rate_limit::{Decision, LimitStatus};
@@ -43,6 +45,7 @@ use crate::{
     cors,
     early_reads::EarlyRead,
     error::ApiError,
+    forwarded_prefix::ForwardedPrefix,
     gateway::GatewayState,
     operation::{Access, Id, Operation, is_versioned},
     problem,
@@ -64,6 +67,8 @@ struct RequestContext {
     address: ClientAddress,
     /// Rights of the web page's origin to the answer; `None` while CORS is off.
     cors: Option<cors::Grant>,
+    /// Path that a proxy removed from that of the request.
+    prefix: Option<ForwardedPrefix>,
     /// `true` if the client prefers Problem Details to the Error body.
     prefers_problem: bool,
     started: Instant,
@@ -74,24 +79,34 @@ struct RequestContext {
 impl RequestContext {
     fn new(gateway: &GatewayState, scheme: &'static str, request: &Parts, peer: IpAddr) -> Self {
         let path = request.uri.path();
-        let client = gateway.settings.trusted_proxies.client_ip(peer, &request.headers);
-        let operation = Operation::find(&request.method, path);
+        let proxies = &gateway.settings.trusted_proxies;
+        let client = proxies.client_ip(peer, &request.headers);
         Self {
-            operation,
+            operation: Operation::find(&request.method, path),
             scheme,
             is_versioned: is_versioned(path),
             request_id: RequestId::from_headers(&request.headers, &gateway.clock),
             client,
             address: client.into(),
             cors: cors::judge(&gateway.settings.cors_origins, request),
+            prefix: ForwardedPrefix::of(proxies, peer, &request.headers),
             prefers_problem: problem::is_preferred(&request.headers),
             started: Instant::now(),
-            span: gateway
-                .settings
-                .traces
-                .request(&request.headers, Root::Sampled, || operation.title().into()),
+            span: Span::none(),
             active: gateway.metrics.active(),
         }
+    }
+
+    /// Begins the span of the request, as part of the trace that these header fields name, whose sender
+    /// decides whether it is recorded. A `tracestate` with a key in it is left out: spans are exported.
+    fn begin_span(&mut self, gateway: &GatewayState, headers: &HeaderMap) {
+        let mut headers = Cow::Borrowed(headers);
+        let mut states = headers.get_all("tracestate").iter().filter_map(|state| state.to_str().ok());
+        if states.any(ApiKey::begins_in) {
+            headers.to_mut().remove("tracestate");
+        }
+        let title = || self.operation.title().into();
+        self.span = gateway.settings.traces.request(&headers, Root::Sampled, title);
     }
 
     /// Runs a part of the request's work within its span.
@@ -121,9 +136,22 @@ pub(crate) async fn handle<F>(
 where
     F: Future<Output = Response>,
 {
-    let (parts, body) = request.into_parts();
-    let context = RequestContext::new(gateway, scheme, &parts, peer);
+    let (mut parts, body) = request.into_parts();
+    let mut context = RequestContext::new(gateway, scheme, &parts, peer);
+    let decides_late =
+        gateway.settings.traces.continues(&parts.headers) && !gateway.settings.trusted_proxies.trusts(peer);
+    if !decides_late {
+        context.begin_span(gateway, &parts.headers);
+    }
     let sender = identify(gateway, &context, &parts).await;
+    if decides_late {
+        // Whoever has no valid key has no say in what is recorded.
+        let nobody = HeaderMap::new();
+        context.begin_span(gateway, if sender.key().is_some() { &parts.headers } else { &nobody });
+    }
+    if let Some(prefix) = &context.prefix {
+        parts.extensions.insert(prefix.clone());
+    }
     let operation = context.operation.id;
     let answer = async |caller| {
         let request = Request::from_parts(parts, body);
@@ -239,10 +267,10 @@ async fn identify(gateway: &GatewayState, context: &RequestContext, parts: &Part
     if context.operation.access == Access::Everybody {
         return Sender::Anybody;
     }
-    let key = pin!(authenticate(gateway, &parts.headers, context.address));
+    let key = pin!(authenticate(gateway, &parts.headers, context.client));
     match context.within(catch_panic(key)).await {
         Ok(Ok(key)) => {
-            let forbidden = forbid(&key, &parts.method, context.client);
+            let forbidden = forbid(&key, &parts.method);
             Sender::Key(key, forbidden)
         }
         Ok(Err(unusable)) => Sender::NoKey(unusable),

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, header};
 use petstore_proto::v1::ErrorReason;
 use serde_json::{Value, json};
 
-use crate::request_id::RequestId;
+use crate::{forwarded_prefix::ForwardedPrefix, request_id::RequestId};
 
 /// Media type of Problem Details.
 const PROBLEM: &str = "application/problem+json";
@@ -99,7 +99,11 @@ fn weight(headers: &HeaderMap, media_type: &str) -> f32 {
 }
 
 /// Returns a response with an Error body as Problem Details, and any other response unchanged.
-pub(crate) async fn from_error(response: Response, request_id: &RequestId) -> Response {
+pub(crate) async fn from_error(
+    response: Response,
+    request_id: &RequestId,
+    prefix: Option<&ForwardedPrefix>,
+) -> Response {
     let Some(code) = response.extensions().get::<ErrorReason>().map(|reason| reason.code()) else {
         return response;
     };
@@ -112,7 +116,7 @@ pub(crate) async fn from_error(response: Response, request_id: &RequestId) -> Re
         return Response::from_parts(parts, Body::from(body));
     };
     let mut problem = json!({
-        "type": code.page(),
+        "type": code.page().map(|page| prefix.map_or(page.clone(), |prefix| prefix.before(&page))),
         "title": title(code.name),
         "status": parts.status.as_u16(),
         "detail": error["message"],

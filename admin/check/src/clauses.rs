@@ -246,7 +246,7 @@ pub(crate) const CLAUSES: &[Clause] = &[
             let answer = all.any("unknown pet")?;
             answer.has("deprecation", "@1764892800")?;
             answer.has("sunset", "Thu, 05 Dec 2030 00:00:00 GMT")?;
-            answer.lists("link", "</v1/pets?status=available>; rel=\"successor-version\"")
+            answer.lists("link", "/v1/pets?status=available>; rel=\"successor-version\"")
         },
     ),
     clause("7.6.1", "HEAD is GET without a body.", |all, _| {

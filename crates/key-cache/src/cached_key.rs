@@ -187,7 +187,8 @@ impl KeyMetrics {
             Some(KeyError::Missing | KeyError::Unknown) => "unknown",
             Some(KeyError::Revoked) => "revoked",
             Some(KeyError::Expired) => "expired",
-            Some(KeyError::AccountSuspended(_)) => "suspended",
+            // A lookup does not look at the client's address.
+            Some(KeyError::AccountSuspended(_) | KeyError::AddressNotAllowed) => "suspended",
             Some(KeyError::CoreAway) => "core_away",
             Some(KeyError::Overloaded) => "overloaded",
         };

@@ -37,7 +37,7 @@
 //!
 //! let key = ApiKey::generate(Environment::Production);
 //! let client: IpAddr = [192, 0, 2, 1].into();
-//! let unusable = keys.resolve(&key, client.into()).await.unwrap_err();
+//! let unusable = keys.resolve(&key, client).await.unwrap_err();
 //! assert_eq!(unusable.error, KeyError::CoreAway);
 //! # }
 //! ```
@@ -132,6 +132,8 @@ pub enum KeyError {
     Expired,
     /// Its account is suspended, for this reason if it is not empty.
     AccountSuspended(Arc<str>),
+    /// It is bound to other addresses than the client's.
+    AddressNotAllowed,
     /// The core cannot be reached, and the key is not cached, or stale.
     CoreAway,
     /// Too many keys wait to be looked up.

@@ -1,6 +1,6 @@
 //! Resolves API keys: from the cache, or by a lookup in the core.
 
-use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, net::IpAddr, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use moka::future::Cache;
@@ -89,11 +89,11 @@ impl KeyResolver {
 
     /// Returns the key if it may be used now. If it is not cached, asks the core, once for all requests with
     /// this key, and in one call with other keys. Waits for two seconds at most for its turn, and for one
-    /// second for each answer. While lookups queue, addresses such as `from` take turns.
+    /// second for each answer. While lookups queue, the networks of clients take turns.
     ///
     /// # Errors
     /// See [`KeyError`].
-    pub async fn resolve(&self, key: &ApiKey, from: ClientAddress) -> Result<Arc<KnownKey>, UnusableKey> {
+    pub async fn resolve(&self, key: &ApiKey, client: IpAddr) -> Result<Arc<KnownKey>, UnusableKey> {
         let digest = key.digest();
         let state = self.0.cached(&digest).await;
         self.0.metrics.requested(&state);
@@ -102,15 +102,21 @@ impl KeyResolver {
             CacheState::UnknownKey => return Err(KeyError::Unknown.into()),
             CacheState::Outdated | CacheState::Missing => {
                 let resolver = Arc::clone(&self.0);
-                self.0.single_flight.join(digest, || resolver.look_up(digest, from)).await?
+                self.0.single_flight.join(digest, || resolver.look_up(digest, client.into())).await?
             }
         };
-        let known = match entry.usable(self.0.core.now()) {
-            Ok(key) => Arc::clone(key),
-            Err(error) => return Err(UnusableKey { error, key: Some(Arc::clone(&entry.key)) }),
+        let error = match entry.usable(self.0.core.now()) {
+            // Such a client learns nothing else about the account, and its use is not the holder's.
+            Ok(_) | Err(KeyError::AccountSuspended(_)) if !entry.key.allowed_addresses.allow(client) => {
+                KeyError::AddressNotAllowed
+            }
+            Ok(key) => {
+                self.0.last_used.note(&entry, self.0.clock.now());
+                return Ok(Arc::clone(key));
+            }
+            Err(error) => error,
         };
-        self.0.last_used.note(&entry, self.0.clock.now());
-        Ok(known)
+        Err(UnusableKey { error, key: Some(Arc::clone(&entry.key)) })
     }
 
     /// Returns the key with this identifier, in any state and environment. Always asks the core.

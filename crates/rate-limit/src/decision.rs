@@ -121,16 +121,16 @@ impl Decision {
         window(b", \"day\";r=".as_slice(), self.day);
     }
 
-    /// Returns the reason why the windows refused the request, for people: limit, window, and reset in UTC.
-    /// `None` if they admitted it.
-    pub fn refusal_message(&self) -> Option<String> {
+    /// Returns the reason why the windows refused the request, for people: limit, what is `counted`, such as
+    /// `requests`, window, and reset in UTC. `None` if they admitted it.
+    pub fn refusal_message(&self, counted: &str) -> Option<String> {
         let (window, name) = match self.outcome {
             Outcome::Admitted => return None,
             Outcome::RateLimited => (self.minute, "minute"),
             Outcome::QuotaExceeded => (self.day, "UTC day"),
         };
         let (limit, resets_at) = (window.limit, window.resets_at.ceil_to_sec());
-        Some(format!("the limit of {limit} requests per {name} is used up; it resets at {resets_at}"))
+        Some(format!("the limit of {limit} {counted} per {name} is used up; it resets at {resets_at}"))
     }
 
     /// Returns the reason why a banned key is refused, for people.
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_refusal_names_limit_window_and_reset_in_utc() {
-        let message = |outcome| decision(outcome).refusal_message();
+        let message = |outcome| decision(outcome).refusal_message("requests");
         assert_eq!(message(Outcome::Admitted), None);
         assert_eq!(
             message(Outcome::RateLimited).unwrap(),

@@ -41,8 +41,8 @@ pub struct EdgeSettings {
     #[arg(long, env = "PETSTORE_HTTPS_KEY", requires = "https_cert", value_name = "FILE")]
     pub https_key: Option<PathBuf>,
 
-    /// Address of a reverse proxy, or block of addresses, whose X-Forwarded-For is trusted; may be repeated,
-    /// separated by commas in the variable
+    /// Address of a reverse proxy, or block of addresses, whose X-Forwarded-For, X-Forwarded-Prefix and
+    /// `traceparent` are trusted; may be repeated, separated by commas in the variable
     #[arg(long, env = "PETSTORE_TRUSTED_PROXY", value_delimiter = ',', value_name = "CIDR")]
     pub trusted_proxy: Vec<Cidr>,
 

@@ -68,7 +68,8 @@ pub struct ProcessSettings {
     #[arg(long, env = "PETSTORE_OTLP_ENDPOINT", value_name = "URL")]
     pub otlp_endpoint: Option<OtlpEndpoint>,
 
-    /// Share of the requests that is traced, from 0 to 1, unless the sender decides in `traceparent`
+    /// Share of the requests that is traced, from 0 to 1, unless a sender with a valid key, or a trusted
+    /// proxy, decides in `traceparent`
     #[arg(long, env = "PETSTORE_TRACE_RATIO", default_value = "0.01", value_name = "NUMBER")]
     #[arg(value_parser = ratio)]
     pub trace_ratio: f64,

@@ -1,5 +1,6 @@
 //! HTTP of the public port: what is read of a request, and the fields of every answer.
 
+mod base_path;
 mod connections;
 mod cors;
 mod headers;

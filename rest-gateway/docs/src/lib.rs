@@ -20,7 +20,7 @@ use axum::{
     response::{AppendHeaders, IntoResponse},
     routing::{MethodRouter, any, get},
 };
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 
 use html::HtmlPage;
 use petstore_gateway::{
@@ -38,10 +38,6 @@ pub const ASSETS: &[(&str, &str)] = &embedded!("assets/":
 
 /// Methods that every page serves.
 const ALLOW: (HeaderName, HeaderValue) = (header::ALLOW, HeaderValue::from_static("GET, HEAD, OPTIONS"));
-
-/// Redirect of `/` to the documentation, for people who open the service in a browser. It is not permanent
-/// (301 and 308 are kept by browsers), because the path may serve another page in future.
-const TO_DOCS: (HeaderName, HeaderValue) = (header::LOCATION, HeaderValue::from_static("/docs"));
 
 /// `Link` of the first page and of the catalog: the descriptions of the interface (RFC 8631), and the catalog
 /// that names them (RFC 9727).
@@ -78,14 +74,16 @@ impl DocsPage {
 pub fn routes(further: &'static [DocsPage]) -> Router {
     let page = |status, title, main| {
         let html = move || HtmlPage { title, description: title, main }.render();
-        Representation::html(status, move || with_links(&html(), further))
+        [0, 1, 2, 3].map(|depth| Representation::html(status, move || with_links(&html(), depth, further)))
     };
+    let of_depth =
+        |pages: &[Representation; 4], path: &str| pages.get(depth_of(path)).unwrap_or(&pages[0]).clone();
     let refusal =
         page(StatusCode::METHOD_NOT_ALLOWED, "This page is read-only", include_str!("assets/read-only.html"));
     let missing = page(StatusCode::NOT_FOUND, "There is no such page", include_str!("assets/missing.html"));
 
-    let only_get = move |methods: MethodRouter| {
-        let refusal = refusal.clone();
+    let only_get = move |path: &str, methods: MethodRouter| {
+        let refusal = of_depth(&refusal, path);
         methods // and HEAD
             .options(async || strict((StatusCode::NO_CONTENT, AppendHeaders([ALLOW])).into_response()))
             .fallback(async move |headers: HeaderMap| (AppendHeaders([ALLOW]), refusal.page(&headers)))
@@ -96,20 +94,31 @@ pub fn routes(further: &'static [DocsPage]) -> Router {
         let links: Vec<_> = links.collect();
         let methods =
             get(async move |headers: HeaderMap| (AppendHeaders(links.clone()), resource.page(&headers)));
-        router = router.route(&path, only_get(methods));
+        router = router.route(&path, only_get(&path, methods));
     }
-    for path in ["/", "/docs/"] {
-        let methods =
-            get(async || strict((StatusCode::FOUND, AppendHeaders([TO_DOCS, DESCRIPTIONS])).into_response()));
-        router = router.route(path, only_get(methods));
+    // For people who open the service in a browser. It is not permanent (301 and 308 are kept by browsers),
+    // because the path may serve another page in future.
+    for (path, docs) in [("/", "docs"), ("/docs/", "../docs")] {
+        let headers = AppendHeaders([(header::LOCATION, HeaderValue::from_static(docs)), DESCRIPTIONS]);
+        let methods = get(async move || strict((StatusCode::FOUND, headers.clone()).into_response()));
+        router = router.route(path, only_get(path, methods));
     }
-    router.route("/docs/{*path}", any(async move |headers: HeaderMap| missing.page(&headers)))
+    let missing = async move |uri: Uri, headers: HeaderMap| of_depth(&missing, uri.path()).page(&headers);
+    router.route("/docs/{*path}", any(missing))
 }
 
-/// Returns the page with links to the further pages in its navigation.
-fn with_links(html: &str, further: &[DocsPage]) -> String {
+/// Returns the number of names in a path.
+fn depth_of(path: &str) -> usize {
+    path.matches('/').count()
+}
+
+/// Returns the page with links to the further pages in its navigation. Its links are relative to a path of
+/// this depth, and so lead to the same service below any base address; at 0 they are absolute.
+fn with_links(html: &str, depth: usize, further: &[DocsPage]) -> String {
     let link = |DocsPage { path, title, .. }: &DocsPage| format!("<a href=\"{path}\">{title}</a>");
-    html.replace("{further}", &further.iter().map(link).collect::<String>())
+    let html = html.replace("{further}", &further.iter().map(link).collect::<String>());
+    let Some(above) = depth.checked_sub(1).map(|above| "../".repeat(above)) else { return html };
+    html.replace("href=\"/", &format!("href=\"{above}")).replace("src=\"/", &format!("src=\"{above}"))
 }
 
 /// Returns the first page, with its operations as HTML.
@@ -156,7 +165,8 @@ fn pages(further: &'static [DocsPage]) -> impl Iterator<Item = Page> {
 /// Returns all resources with their paths. Each is made at the first request for it.
 fn resources(further: &'static [DocsPage]) -> impl Iterator<Item = (String, Representation)> {
     let pages_with_links = pages(further).map(move |(path, html)| {
-        (path, Representation::html(StatusCode::OK, move || with_links(&html(), further)))
+        let depth = depth_of(&path);
+        (path, Representation::html(StatusCode::OK, move || with_links(&html(), depth, further)))
     });
     let index = move || html::search_index(pages(further).map(|(path, html)| (path, html())));
     let index = Representation::new(StatusCode::OK, "application/json; charset=utf-8", index);

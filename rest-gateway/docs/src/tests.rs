@@ -12,7 +12,7 @@ use petstore_proto::{Retry, v1::ErrorReason};
 use tonic::Code;
 
 use super::{
-    ASSETS, DocsPage,
+    ASSETS, DocsPage, depth_of,
     error_pages::{by_status, explanation, grpc_name},
     resources, routes,
     topics::{capitalized, grouped},
@@ -163,8 +163,10 @@ async fn every_link_to_a_page_or_asset_resolves() {
             .chain(page.split("src=\""))
             .skip(1)
             .filter_map(|rest| rest.split(['"', '#']).next());
-        for link in links.filter(|link| link.starts_with("/docs")) {
-            assert!(known.contains(link), "{path} links to {link}");
+        for link in links.filter(|link| link.contains("docs")) {
+            let above = "../".repeat(depth_of(path) - 1);
+            let link = link.strip_prefix(&above).unwrap_or_else(|| panic!("{path} links to {link}"));
+            assert!(known.contains(&format!("/{link}")), "{path} links to {link}");
         }
     }
     for (path, script) in ASSETS.iter().filter(|(name, _)| name.ends_with("js")) {
@@ -186,10 +188,13 @@ async fn a_further_page_is_in_the_navigation_of_every_page() {
         main: || "<main></main>".to_owned(),
     };
     let router = routes(&[MORE]);
-    for path in ["/docs", "/docs/limits", "/docs/more", "/docs/none"] {
+    for (path, above) in
+        [("/docs", ""), ("/docs/limits", "../"), ("/docs/more", "../"), ("/docs/none", "../")]
+    {
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
         let page = text(router.clone().oneshot(request).await.unwrap()).await;
-        assert_eq!(page.matches("<a href=\"/docs/more\">More</a>").count(), 1, "{path}");
+        let link = format!("<a href=\"{above}docs/more\">More</a>");
+        assert_eq!(page.matches(&link).count(), 1, "{path}");
     }
 }
 
@@ -360,11 +365,11 @@ async fn other_methods_are_answered_with_the_allowed_ones() {
 
 #[tokio::test]
 async fn the_root_and_a_trailing_slash_redirect_to_the_documentation() {
-    for path in ["/", "/docs/"] {
+    for (path, docs) in [("/", "docs"), ("/docs/", "../docs")] {
         for method in [Method::GET, Method::HEAD] {
             let led = ask(method, path, None).await;
             assert_eq!(led.status(), StatusCode::FOUND, "{path}");
-            assert_eq!(led.headers()[header::LOCATION], "/docs", "{path}");
+            assert_eq!(led.headers()[header::LOCATION], docs, "{path}");
         }
         let options = ask(Method::OPTIONS, path, None).await;
         assert_eq!(options.headers()[header::ALLOW], "GET, HEAD, OPTIONS");
@@ -374,11 +379,17 @@ async fn the_root_and_a_trailing_slash_redirect_to_the_documentation() {
 
 #[tokio::test]
 async fn an_unknown_page_or_code_is_a_404_page_with_links() {
-    for path in ["/docs/errors/", "/docs/errors/NO_SUCH_CODE", "/docs/errors/rate_limited", "/docs/a/b/c"] {
+    for (path, above) in [
+        ("/docs/errors/", "../../"),
+        ("/docs/errors/NO_SUCH_CODE", "../../"),
+        ("/docs/rate_limited", "../"),
+        ("/docs/a/b/c", "/"), // deeper than any page
+    ] {
         let missing = get(path).await;
         assert_eq!(missing.status(), StatusCode::NOT_FOUND, "{path}");
         assert_eq!(missing.headers()[header::CONTENT_TYPE], "text/html; charset=utf-8");
-        assert!(text(missing).await.contains("href=\"/docs/errors\""), "{path}");
+        let text = text(missing).await;
+        assert!(text.contains(&format!("href=\"{above}docs/errors\"")), "{path}: {text}");
     }
 }
 
@@ -389,7 +400,7 @@ async fn every_error_code_has_a_page_of_its_own_and_a_row_in_the_list() {
     let examples = error_examples();
     for reason in by_status() {
         let code = reason.code().name;
-        assert_eq!(list.matches(&format!("href=\"/docs/errors/{code}\"")).count(), 1, "{code}");
+        assert_eq!(list.matches(&format!("href=\"../docs/errors/{code}\"")).count(), 1, "{code}");
         let page = text(get(&format!("/docs/errors/{code}")).await).await;
         assert!(page.contains(&format!("<h1><code>{code}</code></h1>")), "{code}");
         assert!(page.contains(&format!("<dt>HTTP</dt><dd>{} ", reason.code().http.as_u16())), "{code}");

@@ -109,7 +109,8 @@ fn topic_markdown(Topic { heading, description, .. }: &Topic) -> String {
         }
     }
     TOPICS.iter().fold(text, |text, Topic { heading, path, .. }| {
-        text.replace(&format!("](#{})", slug(heading)), &format!("]({path}.md)"))
+        let file = path.trim_start_matches("/docs/"); // in the same folder
+        text.replace(&format!("](#{})", slug(heading)), &format!("]({file}.md)"))
     })
 }
 
@@ -117,7 +118,7 @@ fn topic_markdown(Topic { heading, description, .. }: &Topic) -> String {
 pub(super) fn index_for_programs() -> String {
     let mut topics = String::new();
     for Topic { heading, path, description } in &TOPICS {
-        let _ = writeln!(topics, "- [{heading}]({path}.md): {description}");
+        let _ = writeln!(topics, "- [{heading}]({}.md): {description}", path.trim_start_matches('/'));
     }
     include_str!("assets/llms.txt").replace("{topics}\n", &topics)
 }

@@ -48,8 +48,8 @@ pub(crate) fn sample(reason: ErrorReason, documented: &str) -> ApiError {
         R::UnsupportedMediaType => ApiError::UnsupportedMediaType,
         R::HeadersTooLarge => ApiError::HeadersTooLarge,
         R::UnsupportedTransferCoding => ApiError::UnsupportedTransferCoding,
-        R::RateLimited => ApiError::OverLimit(over_limit(Outcome::RateLimited)),
-        R::QuotaExceeded => ApiError::OverLimit(over_limit(Outcome::QuotaExceeded)),
+        R::RateLimited => ApiError::OverLimit(over_limit(Outcome::RateLimited), "requests"),
+        R::QuotaExceeded => ApiError::OverLimit(over_limit(Outcome::QuotaExceeded), "requests"),
         R::ApiKeyBanned => {
             let ban = BanPeriod { from: NOW, until: UnixMillis::from_secs(1_795_201_518) };
             let decision = Decision { ban: Some(ban), ..over_limit(Outcome::RateLimited) };

@@ -84,7 +84,7 @@ async fn a_429_names_its_cause_and_its_end() {
         ban: None,
         scope: Scope::Shared,
     };
-    let (status, headers, body) = answer(ApiError::OverLimit(decision)).await;
+    let (status, headers, body) = answer(ApiError::OverLimit(decision, "requests")).await;
     assert_eq!((status, body["code"].as_str()), (429, Some("RATE_LIMITED")));
     assert_eq!(headers[header::RETRY_AFTER], "9");
     let message = body["message"].as_str().unwrap();

@@ -22,7 +22,7 @@ pub(crate) fn usage_body(
     usage.insert("days".to_owned(), days.iter().map(day).collect());
     if !brownouts.is_empty() {
         let brownout = |(from, until): &(UnixMillis, UnixMillis)| {
-            let (from, until) = (from.to_string(), until.to_string());
+            let (from, until) = (moment(*from), moment(*until));
             json!({ "operation": "getPet", "from": from, "until": until })
         };
         usage.insert("brownouts".to_owned(), brownouts.iter().map(brownout).collect());
@@ -46,7 +46,7 @@ fn own_key(KnownKey { key_id, last_four, label, expires_at, .. }: &KnownKey) -> 
 /// in UTC.
 pub(crate) fn limit_status(status: &LimitStatus) -> Map<String, Value> {
     let LimitStatus { decision, refused_until, strikes } = status;
-    let ban = decision.ban.map(|ban| json!({ "from": ban.from.to_string(), "until": moment(ban.until) }));
+    let ban = decision.ban.map(|ban| json!({ "from": moment(ban.from), "until": moment(ban.until) }));
     let members = [
         ("minute", Some(window(decision.minute))),
         ("day", Some(window(decision.day))),
@@ -79,7 +79,7 @@ fn day(counts: &UsageDay) -> Value {
         "rateLimited": refused,
         "serverErrors": server_errors,
         "deprecatedCalls": get_pet,
-        // Names of 1.0.0, which generators of clients cannot all take. 1.2.0 removes them.
+        // Names of 1.0.0, which clients that were generated before 1.2.0 require.
         "byStatus": { "2xx": succeeded, "4xx": client_errors, "429": refused, "5xx": server_errors },
         "getPet": get_pet,
     })
@@ -151,6 +151,18 @@ mod tests {
             }],
         });
         assert_eq!(body(&status()), expected);
+    }
+
+    #[test]
+    fn a_brownout_is_shown_until_it_is_over() {
+        let brownout = (UnixMillis(1_795_200_000_001), UnixMillis(1_795_200_600_999));
+        let usage: Value = serde_json::from_str(&usage_body(&key(), &status(), &[], &[brownout])).unwrap();
+        let shown = json!({
+            "operation": "getPet", "from": "2026-11-20T18:40:01Z", "until": "2026-11-20T18:50:01Z"
+        });
+        assert_eq!(usage["brownouts"], json!([shown]));
+        let said = crate::ApiError::OperationBrownout { until: brownout.1 }.to_string();
+        assert!(said.contains("until 2026-11-20T18:50:01Z"), "{said}");
     }
 
     #[test]

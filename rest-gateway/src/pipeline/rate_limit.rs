@@ -202,10 +202,19 @@ fn admission(
             (Some(ApiError::Banned(Box::new(decision), cause)), decision)
         }
         Ok(Judged { decision, .. }) if decision.outcome == Outcome::Admitted => (refusal, decision),
-        Ok(Judged { decision, .. }) => (Some(ApiError::OverLimit(decision)), decision),
+        Ok(Judged { decision, .. }) => (Some(ApiError::OverLimit(decision, counted(limit_key))), decision),
         Err(unavailable) => (Some(unavailable.into()), undecided(quota, gateway.clock.now())),
     };
     Admission { verdict: refusal.map_or(Ok(None), Err), decision: Some(decision) }
+}
+
+/// Returns what a limit counts, for people.
+const fn counted(limit_key: &LimitKey) -> &'static str {
+    match limit_key {
+        LimitKey::ApiKey { .. } | LimitKey::Account(_) => "requests",
+        LimitKey::Usage(_) => "requests for usage",
+        LimitKey::Address(_) => "failed attempts to authenticate",
+    }
 }
 
 /// Returns the values to show for a request that was not counted: those of the client address.
@@ -242,6 +251,7 @@ mod tests {
             (KeyError::Overloaded, false),
             (KeyError::Unknown, false),
             (KeyError::Revoked, false),
+            (KeyError::AddressNotAllowed, false),
         ] {
             assert_eq!(is_free(&error), free, "{error:?}");
         }

@@ -38,7 +38,7 @@ fn refused_by(error: &ApiError, own_limit: Option<RefusalCause>) -> Option<Refus
         ApiError::AccountSuspended { .. } => RefusalCause::AccountSuspended,
         ApiError::InsufficientScope => RefusalCause::InsufficientScope,
         ApiError::AddressNotAllowed => RefusalCause::AddressNotAllowed,
-        ApiError::OverLimit(decision) => return over_limit(decision, own_limit),
+        ApiError::OverLimit(decision, _) => return over_limit(decision, own_limit),
         ApiError::Banned(decision, cause) => {
             let cause = match cause {
                 BanCause::Operator(_) => RefusalCause::OperatorBan,
@@ -87,7 +87,7 @@ mod tests {
     }
 
     fn refused(outcome: Outcome, own_limit: Option<C>) -> RefusedBy {
-        refused_by(&ApiError::OverLimit(decision(outcome)), own_limit).unwrap()
+        refused_by(&ApiError::OverLimit(decision(outcome), "requests"), own_limit).unwrap()
     }
 
     fn banned(cause: BanCause) -> RefusedBy {

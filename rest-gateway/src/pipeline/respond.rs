@@ -40,7 +40,8 @@ pub(super) async fn complete(
         Err(error) => error.into_response(),
     };
     if context.prefers_problem {
-        response = Box::pin(problem::from_error(response, &context.request_id)).await;
+        response =
+            Box::pin(problem::from_error(response, &context.request_id, context.prefix.as_ref())).await;
     }
     let is_error = response.extensions().get::<ErrorReason>().is_some();
     let headers = response.headers_mut();
@@ -64,6 +65,9 @@ pub(super) async fn complete(
         && let Ok(date) = HeaderValue::try_from(expires_at.to_http_date())
     {
         headers.insert(X_API_KEY_EXPIRES, date);
+    }
+    if let Some(prefix) = &context.prefix {
+        prefix.write(headers);
     }
     if let Some(grant) = &context.cors {
         grant.write(headers);

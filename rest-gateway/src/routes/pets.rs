@@ -75,8 +75,9 @@ pub(super) async fn create(
     let key = CreationKey::from_headers(request.headers(), caller.account_id, &gateway.clock);
     unknown.add_query(request.uri());
     let body = request_body::read_json(request).await?;
-    let key = key?;
-    let pet = new_pet_of_request(&body, unknown)?;
+    let pet = new_pet_of_request(&body, unknown);
+    unknown.refuse()?;
+    let (key, pet) = (key?, pet?);
     let message = CreatePetRequest { pet: Some(pet), request_id: key.as_str().to_owned() };
     let created = call(&gateway.core, message, caller).await.map_err(|error| key.explain(error))?;
     let pet = created.pet.ok_or(ApiError::Internal)?;

@@ -27,7 +27,7 @@ pub(crate) fn redis_reply(input: &[u8]) {
             assert!([minute, day].contains(&decision.shown()));
             let is_refused = outcome != Outcome::Admitted;
             assert_eq!(decision.retry_after_secs().is_some_and(|secs| secs > 0), is_refused);
-            assert_eq!(decision.refusal_message().is_some_and(|text| !text.is_empty()), is_refused);
+            assert_eq!(decision.refusal_message("requests").is_some_and(|text| !text.is_empty()), is_refused);
             assert!(!is_strike || is_refused, "an admitted strike");
             assert!(is_strike || struck_out_at.is_none(), "struck out without a strike");
             assert!(refused_until.is_none_or(|until| until > now));

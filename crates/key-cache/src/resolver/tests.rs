@@ -47,7 +47,7 @@ impl ResolverUnderTest {
     }
 
     async fn look_up(&self, key: &ApiKey) -> Result<Arc<CachedKey>, KeyError> {
-        Arc::clone(&self.resolver.0).look_up(key.digest(), address()).await
+        Arc::clone(&self.resolver.0).look_up(key.digest(), address().into()).await
     }
 
     async fn poll_changes(&self) {
@@ -59,8 +59,8 @@ impl ResolverUnderTest {
     }
 }
 
-fn address() -> ClientAddress {
-    std::net::IpAddr::from(Ipv4Addr::LOCALHOST).into()
+fn address() -> IpAddr {
+    Ipv4Addr::LOCALHOST.into()
 }
 
 #[tokio::test]

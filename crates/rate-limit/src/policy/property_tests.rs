@@ -109,7 +109,7 @@ proptest! {
         [record.abuse.striking.from, record.abuse.striking.until] = [moments[4], moments[5]];
         let settled_at = UnixMillis(moments[6]);
         let (decision, _) = take(record, Quota { per_minute, per_day }, settled_at, UnixMillis(now));
-        let message = decision.refusal_message();
+        let message = decision.refusal_message("requests");
         let mut fields = Vec::new();
         decision.write_rate_limit(&mut fields);
         decision.write_rate_limit_policy(&mut fields);

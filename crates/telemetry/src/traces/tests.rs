@@ -138,13 +138,25 @@ fn background_work_begins_no_trace() {
 }
 
 #[test]
-fn a_clients_trace_state_is_dropped() {
+fn a_trace_state_is_passed_on_and_baggage_is_not() {
     let (traces, ended) = traces(1.0);
-    let sent = [("traceparent", SAMPLED), ("tracestate", "vendor=secret"), ("baggage", "a=secret")];
-    let span = request(&traces, &sent);
-    let headers = injected(&span);
-    drop(span);
-    assert!(!format!("{headers:?}{:?}", ended.of("request")).contains("secret"));
+    let passed_on = |fields: &[(&'static str, &'static str)]| {
+        let span = request(&traces, &[&[("traceparent", SAMPLED)], fields].concat());
+        injected(&span).get("tracestate").map(|state| state.to_str().unwrap().to_owned())
+    };
+    let lines = [("tracestate", "rojo=00f067aa0ba902b7"), ("tracestate", "congo=t61rcWkgMzE")];
+    assert_eq!(passed_on(&lines).unwrap(), "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE");
+    assert_eq!(passed_on(&[("baggage", "a=secret")]), None);
+    for malformed in ["no value", "a=b\u{7f}", Box::leak(format!("a={}", "b".repeat(600)).into_boxed_str())] {
+        let mut fields = headers(&[("traceparent", SAMPLED)]);
+        if let Ok(state) = HeaderValue::from_str(malformed) {
+            fields.insert("tracestate", state);
+        }
+        let span = traces.request(&fields, Root::Sampled, || "request".into());
+        assert_eq!(injected(&span).get("tracestate"), None, "{malformed}");
+        assert!(injected(&span)["traceparent"].to_str().unwrap().contains(&SAMPLED[3..35]));
+    }
+    assert!(!format!("{:?}", ended.of("request")).contains("secret"));
 }
 
 #[test]

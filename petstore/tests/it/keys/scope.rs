@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use petstore_testkit::{Answer, Client, Plan, TestShop};
+use serde_json::json;
 
 const PET: &str = r#"{"name": "Rex", "categoryId": 7}"#;
 const INSUFFICIENT: &str = r#"Bearer realm="petstore", error="insufficient_scope""#;
@@ -86,9 +87,44 @@ async fn without_a_trusted_proxy_only_the_peer_of_the_connection_is_the_address_
     let elsewhere = shop.client_bound_to(&account, &["203.0.113.0/24"]).await;
     let refused = from(&elsewhere, "203.0.113.1", "GET", "/v1/pets").await;
     refused.assert_error(403, "ADDRESS_NOT_ALLOWED");
-    assert_eq!(refused.rate().limit, 60, "it counts against its account: {refused:?}");
     let here = shop.client_bound_to(&account, &["127.0.0.0/8"]).await;
-    assert_eq!(here.get("/v1/pets").await.assert_status(200).rate().remaining, 58);
+    assert_eq!(here.get("/v1/pets").await.assert_status(200).rate().remaining, 59);
+}
+
+#[tokio::test]
+async fn a_stolen_key_that_is_bound_to_addresses_costs_its_holder_nothing_and_shows_nothing() {
+    let shop = TestShop::open_with(&["--trusted-proxy", "127.0.0.1"]).await;
+    let account = shop.account_on(Plan::Free).await;
+    let bound = shop.client_bound_to(&account, &["203.0.113.7"]).await;
+    let rotated = shop.rotate(&bound, Duration::from_hours(1)).await; // so that it expires
+    let (holder, thief) = ("203.0.113.7", "198.51.100.9");
+    assert!(from(&bound, holder, "GET", "/v1/pets").await.find("x-api-key-expires").is_some());
+    for left in (0..600).rev() {
+        let method = ["GET", "POST", "PUT"][left % 3];
+        let refused =
+            from(&bound, thief, method, ["/v1/pets", "/v1/usage", "/v1/nothing"][left / 3 % 3]).await;
+        refused.assert_error(403, "ADDRESS_NOT_ALLOWED");
+        assert_eq!((refused.rate().limit, refused.rate().remaining), (600, left as u64), "{refused:?}");
+        assert_eq!(refused.find("x-api-key-expires"), None, "{refused:?}");
+    }
+    let over = from(&rotated, thief, "GET", "/v1/pets").await;
+    over.assert_error(429, "RATE_LIMITED");
+    assert!(over.message().contains("600 failed attempts to authenticate per minute"), "{over:?}");
+    assert_eq!(over.find("x-api-key-expires"), None, "{over:?}");
+    let usage = from(&bound, holder, "GET", "/v1/usage").await.assert_status(200).json();
+    assert_eq!((&usage["minute"]["used"], &usage["strikes"]), (&json!(1), &json!(0)), "{usage}");
+    assert_eq!((&usage["days"][0]["requests"], usage.get("ban")), (&json!(1), None), "{usage}");
+    assert_eq!(from(&bound, holder, "GET", "/v1/pets").await.assert_status(200).rate().remaining, 58);
+}
+
+#[tokio::test]
+async fn elsewhere_a_key_of_a_suspended_account_does_not_tell_the_reason() {
+    let shop = TestShop::open_with(&["--trusted-proxy", "127.0.0.1"]).await;
+    let account = shop.account_on(Plan::Free).await;
+    let bound = shop.client_bound_to(&account, &["203.0.113.7"]).await;
+    shop.suspend(&account, "open invoice").await;
+    from(&bound, "203.0.113.7", "GET", "/v1/pets").await.assert_error(403, "ACCOUNT_SUSPENDED");
+    from(&bound, "198.51.100.9", "GET", "/v1/pets").await.assert_error(403, "ADDRESS_NOT_ALLOWED");
 }
 
 #[tokio::test]

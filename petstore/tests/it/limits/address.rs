@@ -40,6 +40,8 @@ async fn the_601st_refused_credential_of_a_minute_is_a_429_while_valid_keys_are_
         let answer = stranger.get("/v1/pets").await;
         answer.assert_error(429, "RATE_LIMITED");
         assert_eq!(answer.retry_after(), 60, "{answer:?}");
+        let said = "the limit of 600 failed attempts to authenticate per minute is used up; it resets at ";
+        assert!(answer.message().starts_with(said), "{answer:?}");
         assert_eq!(
             answer.rate(),
             Rate { limit: 600, remaining: 0, reset: shop.unix_secs() + 60 },

@@ -79,6 +79,57 @@ async fn unknown_fields_are_named_with_unknown_parameters_even_beside_other_faul
 }
 
 #[tokio::test]
+async fn strict_handling_comes_before_every_other_fault_of_the_input() {
+    let shop = TestShop::open().await;
+    let client = shop.client_on(Plan::Business).await;
+    let good = r#"{"name": "Rex", "categoryId": 1}"#;
+    let misspelt = r#"{"name": "Rex", "categoryId": 1, "colour": 1}"#;
+    let (bad_key, repeated_key) =
+        ([("idempotency-key", "a b")], [("idempotency-key", "a"), ("idempotency-key", "b")]);
+    let mut creations = Vec::new();
+    for (faulty, code) in [
+        (r#"{"name": "Rex""#, "MALFORMED_JSON"),
+        (r#"{"name": "Rex", "name": "Rex", "categoryId": 1}"#, "MALFORMED_JSON"),
+        ("", "MALFORMED_JSON"),
+        ("[]", "VALIDATION_FAILED"),
+        ("{}", "VALIDATION_FAILED"),
+        (r#"{"name": 1, "categoryId": "x", "status": null}"#, "VALIDATION_FAILED"),
+        (r#"{"name": " ", "categoryId": 1}"#, "VALIDATION_FAILED"),
+        (r#"{"name": "Rex", "categoryId": 1, "status": "x"}"#, "VALIDATION_FAILED"),
+    ] {
+        creations.push(("/v1/pets?colour=1", faulty.to_owned(), &[][..], code));
+        if let Some(rest) = faulty.strip_prefix('{').filter(|_| code == "VALIDATION_FAILED") {
+            let comma = if rest == "}" { "" } else { ", " };
+            creations.push(("/v1/pets", format!("{{\"colour\": 1{comma}{rest}"), &[], code));
+        }
+    }
+    for key in [&bad_key[..], &repeated_key] {
+        creations.push(("/v1/pets?colour=1", good.to_owned(), key, "INVALID_IDEMPOTENCY_KEY"));
+        creations.push(("/v1/pets", misspelt.to_owned(), key, "INVALID_IDEMPOTENCY_KEY"));
+        creations.push(("/v1/pets?colour=1", "{".to_owned(), key, "INVALID_IDEMPOTENCY_KEY"));
+    }
+    for (path, body, fields, code) in &creations {
+        client.send("POST", path, fields, body.clone()).await.assert_error(400, code);
+        let strict = client.send("POST", path, &[&[STRICT], *fields].concat(), body.clone()).await;
+        strict.assert_error(400, "UNKNOWN_INPUT");
+        assert!(strict.message().contains("colour"), "{path} {body}: {strict:?}");
+    }
+    for (path, status, code) in [
+        ("/v1/pets?limit=0&colour=1", 400, "INVALID_PARAMETER"),
+        ("/v1/pets?limit=1&limit=2&colour=1", 400, "INVALID_PARAMETER"),
+        ("/v1/pets?status=x&colour=1", 400, "INVALID_PARAMETER"),
+        ("/v1/pets?cursor=&colour=1", 400, "INVALID_CURSOR"),
+        ("/v1/pets?cursor=x&colour=1", 400, "INVALID_CURSOR"),
+        ("/v1/store/orders?limit=0&colour=1", 400, "INVALID_PARAMETER"),
+        ("/v1/store/orders?cursor=x&colour=1", 400, "INVALID_CURSOR"),
+        ("/v1/pets/x?colour=1", 404, "PET_NOT_FOUND"),
+    ] {
+        client.get(path).await.assert_error(status, code);
+        client.send("GET", path, &[STRICT], "").await.assert_error(400, "UNKNOWN_INPUT");
+    }
+}
+
+#[tokio::test]
 async fn at_most_eight_short_names_are_sent_and_never_a_key() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;

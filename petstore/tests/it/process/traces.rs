@@ -73,7 +73,9 @@ async fn a_request_is_one_trace_across_gateway_core_and_redis() {
     let core = format!("http://{}", core.address("gRPC"));
     let redis = redis.url();
     let flags = ["gateway", "--core-url", &core, "--http-addr", "127.0.0.1:0", "--redis-url", &redis];
-    let gateway = installation.start(&[flags.as_slice(), &traced].concat()).await;
+    // So that the sender's trace begins before its key is known.
+    let proxied = ["--trusted-proxy", "127.0.0.1"];
+    let gateway = installation.start(&[flags.as_slice(), &traced, &proxied].concat()).await;
     gateway.ready().await;
 
     let client = gateway.client(&key).with_header("x-request-id", "the-request");
@@ -109,6 +111,41 @@ async fn the_sender_decides_about_tracing_and_otherwise_the_ratio() {
     receiver.expect_tree("is-recorded", "petstore: GET /v1/pets/{petId}").await;
     let spans = receiver.spans();
     assert_eq!(spans.len(), 1, "{spans:?}");
+}
+
+#[tokio::test]
+async fn a_stranger_does_not_decide_about_tracing_and_a_trusted_proxy_does() {
+    let receiver = TraceReceiver::start().await;
+    let flags = ["--otlp-endpoint", receiver.url(), "--trace-ratio", "0", "--trusted-proxy", "127.0.0.2"];
+    let shop = TestShop::open_with(&flags).await;
+    let stranger = shop.anonymous().with_header("traceparent", SENDER);
+    for (method, path) in
+        [("GET", "/v1/pets"), ("GET", "/v1/nothing"), ("OPTIONS", "/v1/pets"), ("GET", "/docs")]
+    {
+        stranger.send(method, path, &[], "").await;
+        stranger.with_key("x").send(method, path, &[], "").await;
+    }
+    let client = shop.client_on(Plan::Pro).await;
+    let named = client.with_header("x-request-id", "of-a-client").with_header("traceparent", SENDER);
+    let named = named.with_header("tracestate", "rojo=1,congo=2");
+    named.get("/v1/pets/x").await.assert_status(404);
+    let spans = receiver.expect_tree("of-a-client", "petstore: GET /v1/pets/{petId}").await;
+    assert_eq!(spans[0].span.trace_state, "rojo=1,congo=2");
+    let with_key = client
+        .with_header("x-request-id", "with-a-secret")
+        .with_header("traceparent", &SENDER.replace("0af7", "1af7"))
+        .with_header("tracestate", &format!("a={}", client.key()));
+    with_key.get("/v1/pets/x").await.assert_status(404);
+    let spans = receiver.expect_tree("with-a-secret", "petstore: GET /v1/pets/{petId}").await;
+    assert_eq!(spans[0].span.trace_state, "");
+    assert_eq!(receiver.spans().len(), 2, "{:?}", receiver.spans());
+    let proxied = TestShop::open_with(&[&flags[..5], &["127.0.0.1"]].concat()).await;
+    let named = proxied
+        .anonymous()
+        .with_header("traceparent", &SENDER.replace("0af7", "2af7"))
+        .with_header("x-request-id", "of-a-proxy");
+    named.get("/v1/pets").await.assert_status(401);
+    receiver.expect_tree("of-a-proxy", "petstore: GET /v1/pets").await;
 }
 
 /// Lookups that wait at the same moment share a call of `ResolveKeys`. If that ran in a task of its own, it

@@ -51,7 +51,7 @@ export function json(text) {
 
 // Returns the path of the page about an error code.
 export function errorLink(name) {
-  return element("a", { href: `/docs/errors/${name}` }, code(name));
+  return element("a", { href: new URL(`../errors/${name}`, import.meta.url) }, code(name));
 }
 
 function explanation({ status, headers, text }) {
@@ -63,7 +63,7 @@ function explanation({ status, headers, text }) {
     { class: "callout error" },
     error && element("p", {}, error.message),
     wait > 0 && element("p", {}, ...waiting(status, wait)),
-    error && element("p", {}, element("a", { href: `/docs/errors/${error.code}` }, "What ", code(error.code), " means and what to do")),
+    error && element("p", {}, element("a", { href: new URL(`../errors/${error.code}`, import.meta.url) }, "What ", code(error.code), " means and what to do")),
   );
 }
 

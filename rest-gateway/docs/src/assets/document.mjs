@@ -8,7 +8,7 @@ export class ApiDocument {
   }
 
   static async load() {
-    const response = await fetch("/openapi.json", { credentials: "omit", signal: AbortSignal.timeout(15_000) });
+    const response = await fetch(new URL("../../openapi.json", import.meta.url), { credentials: "omit", signal: AbortSignal.timeout(15_000) });
     if (!response.ok) throw new Error(`/openapi.json answers ${response.status}`);
     return new ApiDocument(await response.json());
   }
@@ -17,9 +17,9 @@ export class ApiDocument {
     return this.#json.info;
   }
 
-  // The path that all operations are below.
+  // The path that all operations are below: where this module is from, also below the path of a proxy.
   get base() {
-    return new URL(this.#json.servers?.[0]?.url ?? "/", location.origin).pathname.replace(/\/$/, "");
+    return new URL("../../v1", import.meta.url).pathname;
   }
 
   // Returns a value with its $ref resolved. Members beside a $ref take precedence (OpenAPI 3.1).

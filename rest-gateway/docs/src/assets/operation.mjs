@@ -74,6 +74,6 @@ function deprecationNotice(api, operation) {
     "aside",
     { class: "callout warning deprecation", "aria-label": "Deprecation" },
     element("p", {}, element("strong", {}, "Deprecated."), date && [" It is removed on ", element("time", { datetime: sunset }, date), ": from that day on it returns 410 ", errorLink("OPERATION_REMOVED"), "."]),
-    relation === "successor-version" && element("p", {}, "Use ", code(`GET ${target}`), " instead. Every response says so in ", listed([code("Deprecation"), code("Sunset"), code("Link")]), ". ", element("a", { href: "/docs/deprecation" }, "How to live without it"), "."),
+    relation === "successor-version" && element("p", {}, "Use ", code(`GET ${target}`), " instead. Every response says so in ", listed([code("Deprecation"), code("Sunset"), code("Link")]), ". ", element("a", { href: new URL("../deprecation", import.meta.url) }, "How to live without it"), "."),
   );
 }

@@ -31,7 +31,7 @@ function constraintsOf(api, value) {
 // The known values. Long lists are left out: they are error codes, which have separate pages.
 function known(values) {
   return values.length > 10
-    ? ["one of the ", element("a", { href: "/docs/errors" }, "error codes"), "; others may be added"]
+    ? ["one of the ", element("a", { href: new URL("../errors", import.meta.url) }, "error codes"), "; others may be added"]
     : ["one of ", listed(values.map(code)), "; others may be added"];
 }
 

@@ -29,7 +29,7 @@ async function show() {
   const entries = await (loading ??= load());
   const has = (text) => words.every((word) => text.toLowerCase().includes(word));
   const found = entries.filter(({ title, text }) => has(`${title} ${text}`)).sort((a, b) => has(b.title) - has(a.title)).slice(0, MAX_FOUND);
-  list.replaceChildren(...found.map(({ title, path, kind }) => element("li", {}, element("a", { href: path }, title, " ", element("span", {}, kind)))));
+  list.replaceChildren(...found.map(({ title, path, kind }) => element("li", {}, element("a", { href: new URL(`../..${path}`, import.meta.url) }, title, " ", element("span", {}, kind)))));
   if (found.length === 0) list.append(element("li", { class: "note" }, "No results"));
   list.hidden = words.length === 0;
   status.textContent = words.length === 0 ? "" : `${found.length} found`;
@@ -40,7 +40,7 @@ const stem = (word) => word.replace(/(?<=.{3})(ing|ed|es|e|s)$/, "");
 
 // Pages and operations are in the index. Types are from the OpenAPI document.
 async function load() {
-  const [entries, { components }] = await Promise.all(["/docs/assets/search.json", "/openapi.json"].map(async (path) => (await fetch(path, { credentials: "omit" })).json()));
+  const [entries, { components }] = await Promise.all(["search.json", "../../openapi.json"].map(async (path) => (await fetch(new URL(path, import.meta.url), { credentials: "omit" })).json()));
   const types = Object.entries(components.schemas).filter(([, { type }]) => type === "object").map(([name, { description = "" }]) => ({ title: name, path: `/docs#${name}`, kind: "data type", text: description }));
   return [...entries, ...types];
 }

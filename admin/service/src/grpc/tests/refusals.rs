@@ -154,7 +154,7 @@ async fn every_cause_has_its_own_sentence() {
         (C::UsageLimit, format!("Account acme used up its 60 usage requests a minute {window}")),
         (
             C::AddressLimit,
-            format!("The client's address used up its 60 requests without a valid key {window}"),
+            format!("The client's address used up its 60 failed attempts to authenticate {window}"),
         ),
         (C::LimiterBan, format!("Key {key_id} was banned because it kept sending after 429 {lifted}")),
         (C::OperatorBan, format!("Key {key_id} was banned by an operator {lifted}")),

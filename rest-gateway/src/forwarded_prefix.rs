@@ -1,0 +1,120 @@
+//! The path of the service's base address that a proxy removes: `/api/store` of
+//! `https://shop.example/api/store/v1`. References in header fields and bodies begin with it
+//! (docs/contract.md, 10.8).
+
+use std::{net::IpAddr, sync::Arc};
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use petstore_client_address::TrustedProxies;
+
+const X_FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
+
+/// Path that begins with `/`, does not end with it, and has at most 255 characters of a URL's path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ForwardedPrefix(Arc<str>);
+
+impl ForwardedPrefix {
+    /// Returns the path that a trusted proxy names in `X-Forwarded-Prefix`. A malformed or repeated field is
+    /// ignored, because a client may have sent it.
+    pub(crate) fn of(proxies: &TrustedProxies, peer: IpAddr, headers: &HeaderMap) -> Option<Self> {
+        let mut fields = headers.get_all(X_FORWARDED_PREFIX).into_iter();
+        let (Some(only), None) = (fields.next(), fields.next()) else { return None };
+        let path = only.to_str().ok().filter(|_| proxies.trusts(peer))?.trim_end_matches('/');
+        is_path(path).then(|| Self(path.into()))
+    }
+
+    /// Returns the path with which a client reaches `path`.
+    pub(crate) fn before(&self, path: &str) -> String {
+        [&self.0, path].concat()
+    }
+
+    /// Puts the prefix before every path of this server in `Location` and `Link`.
+    pub(crate) fn write(&self, headers: &mut HeaderMap) {
+        for (name, value) in headers.iter_mut() {
+            let Ok(text) = value.to_str() else { continue };
+            let prefixed = if name == header::LINK {
+                text.replace("</", &["<", &self.before("/")].concat())
+            } else if name == header::LOCATION && text.starts_with('/') {
+                self.before(text)
+            } else {
+                continue;
+            };
+            *value = HeaderValue::try_from(prefixed).unwrap_or_else(|_| value.clone());
+        }
+    }
+}
+
+/// Returns `true` for one or more segments of unreserved characters (RFC 3986 §2.3), which lead to no other
+/// host and to no folder above.
+fn is_path(path: &str) -> bool {
+    let is_segment = |segment: &str| {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        !matches!(segment, "" | "." | "..") && segment.bytes().all(is_plain)
+    };
+    path.len() <= 255 && path.strip_prefix('/').is_some_and(|path| path.split('/').all(is_segment))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn forwarded(peer: [u8; 4], fields: &[&'static str]) -> Option<ForwardedPrefix> {
+        let mut headers = HeaderMap::new();
+        for field in fields {
+            headers.append(X_FORWARDED_PREFIX, HeaderValue::from_static(field));
+        }
+        let proxies = TrustedProxies::new(vec!["10.0.0.0/8".parse().unwrap()]);
+        ForwardedPrefix::of(&proxies, peer.into(), &headers)
+    }
+
+    #[test]
+    fn only_one_plain_path_of_a_trusted_proxy_is_believed() {
+        let proxy = [10, 0, 0, 1];
+        for (field, path) in [("/api/store", "/api/store"), ("/a/", "/a"), ("/~shop-1.x", "/~shop-1.x")] {
+            assert_eq!(forwarded(proxy, &[field]), Some(ForwardedPrefix(path.into())));
+            assert_eq!(forwarded([192, 0, 2, 1], &[field]), None, "of a client");
+            assert_eq!(forwarded(proxy, &[field, field]), None, "one of them may be the client's");
+        }
+        let long: &'static str = Box::leak(format!("/{}", "x".repeat(255)).into_boxed_str());
+        for field in [
+            "",
+            "/",
+            "api",
+            "//evil.example",
+            "/a//b",
+            "/..",
+            "/a/./b",
+            "/a b",
+            "/a>",
+            "/a%2F",
+            "/a, /b",
+            long,
+        ] {
+            assert_eq!(forwarded(proxy, &[field]), None, "{field}");
+        }
+    }
+
+    #[test]
+    fn every_path_of_location_and_link_begins_with_it_and_nothing_else_does() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            (header::LOCATION, "/v1/pets/7"),
+            (header::LINK, r#"</v1/pets?limit=1&cursor=a%2Fb>; rel="next", </v1/pets?limit=1>; rel="first""#),
+            (header::LINK, r#"</docs/errors/PET_NOT_FOUND>; rel="help""#),
+            (header::LINK, r#"<https://other.example/>; rel="license""#),
+        ] {
+            headers.append(name, HeaderValue::from_static(value));
+        }
+        ForwardedPrefix("/api".into()).write(&mut headers);
+        assert_eq!(headers[header::LOCATION], "/api/v1/pets/7");
+        let links: Vec<_> = headers.get_all(header::LINK).iter().map(|link| link.to_str().unwrap()).collect();
+        assert_eq!(
+            links,
+            [
+                r#"</api/v1/pets?limit=1&cursor=a%2Fb>; rel="next", </api/v1/pets?limit=1>; rel="first""#,
+                r#"</api/docs/errors/PET_NOT_FOUND>; rel="help""#,
+                r#"<https://other.example/>; rel="license""#,
+            ]
+        );
+    }
+}
