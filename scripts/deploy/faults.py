@@ -52,21 +52,20 @@ def restart_postgres(cluster: Cluster) -> None:
     cluster.postgres.wait()
 
 
-def change_token(cluster: Cluster) -> None:
-    """Restarts a core with another token than that of the gateways and of the other core."""
-    core = cluster.processes["core-2"]
-    core.stop()
+def change_tokens(names: tuple[str, ...], cluster: Cluster) -> None:
+    """Restarts cores with another token than that of the gateways and of other cores."""
     token = cluster.folder / "other-token"
     token.write_text("0" * 64)
     token.chmod(0o600)
     shared, cluster.token = cluster.token, str(token)
-    cluster.processes["core-2"] = cluster.start("core-2", *cluster.ports["core-2"])
+    restore_tokens(names, cluster)
     cluster.token = shared
 
 
-def restore_token(cluster: Cluster) -> None:
-    cluster.processes["core-2"].stop()
-    cluster.processes["core-2"] = cluster.start("core-2", *cluster.ports["core-2"])
+def restore_tokens(names: tuple[str, ...], cluster: Cluster) -> None:
+    for name in names:
+        cluster.processes[name].stop()
+        cluster.processes[name] = cluster.start(name, *cluster.ports[name])
 
 
 class Rewriter:
@@ -106,12 +105,12 @@ def lack_a_method(cluster: Cluster) -> None:
     """Restarts the gateways before cores that lack a method."""
     rewriter = Rewriter(cluster.proxy.address(50051)[1])
     cluster.stack.callback(rewriter.socket.close)
-    cluster.core_port = lambda _: rewriter.port
+    cluster.core_url = f"http://127.0.0.1:{rewriter.port}"
     restart_gateways(cluster)
 
 
 def restore_methods(cluster: Cluster) -> None:
-    del cluster.core_port
+    cluster.core_url = cluster.url_of_cores()
     restart_gateways(cluster)
 
 
@@ -226,8 +225,11 @@ FAULTS = [
           says=dict.fromkeys(GATEWAYS, ("core", "unreachable"))),
     Fault("All cores hang", "SIGSTOP", all_cores(freeze), all_cores(thaw), page="PetstoreCoreAway",
           says=dict.fromkeys(GATEWAYS, ("core", "unreachable"))),
-    Fault("A core refuses the token", "one of two cores restarts with another token", change_token, restore_token,
-          page="PetstoreCoreRefuses", says=dict.fromkeys(GATEWAYS, ("core", "token_refused"))),
+    *[Fault(f"{which} the token, {naming}", how, partial(change_tokens, names), partial(restore_tokens, names),
+            page="PetstoreCoreRefuses", kind=partial(Cluster, cores=cores), says=dict.fromkeys(GATEWAYS, ("core", "token_refused")))
+      for cores, naming in (("balancer", "behind a balancer"), ("urls", "with an address each"), ("name", "with one name"))
+      for which, how, names in (("A core refuses", "one of two cores restarts with another token", ("core-2",)),
+                                ("All cores refuse", "both cores restart with another token", ("core-1", "core-2")))],
     Fault("The cores lack a method", "gateways restart in front of a proxy that removes it from the cores' list", lack_a_method,
           restore_methods, page="PetstoreNotReady", says=dict.fromkeys(GATEWAYS, ("core", "lacks_methods"))),
     Fault("All gateways are dead", "SIGKILL", lambda cluster: [cluster.processes[f"gateway-{n}"].kill() for n in (1, 2)] and None,

@@ -111,10 +111,15 @@ class Installation:
 
 
 class Cluster(Installation):
-    """The topology of deploy/compose: a proxy, two gateways, two cores, PostgreSQL and Redis."""
+    """The topology of deploy/compose: a proxy, two gateways, two cores, PostgreSQL and Redis. Gateways reach the cores by the
+    proxy (`balancer`), by an address each (`urls`), or by one name with both addresses (`name`)."""
 
-    def __init__(self, stack: ExitStack, folder: Path, template: Template, on_redis_failure: str = "local"):
-        self.stack, self.folder, self.template, self.on_redis_failure = stack, folder, template, on_redis_failure
+    HOSTS = {"core-1": "127.0.0.2", "core-2": "127.0.0.3"}
+    WITH_NAMES = 'mount --bind "$0" /etc/hosts && exec "$@"'
+
+    def __init__(self, stack: ExitStack, folder: Path, template: Template, on_redis_failure: str = "local", cores: str = "balancer"):
+        self.stack, self.folder, self.template, self.on_redis_failure, self.reached_by = stack, folder, template, on_redis_failure, cores
+        (folder / "hosts").write_text("127.0.0.1 localhost\n" + "".join(f"{host} cores.example\n" for host in self.HOSTS.values()))
         self.keys = template.keys
         subprocess.run(["cp", "-a", template.folder / "postgres", folder / "postgres"], check=True)
         folder.chmod(0o755)
@@ -127,9 +132,12 @@ class Cluster(Installation):
         self.targets = {}
         self.ports: dict[str, tuple[int, int]] = {}
         self.processes: dict[str, Process] = {}
+        shared_port = free_port()
         for name in ("core-1", "core-2", "gateway-1", "gateway-2"):
-            ports = free_port(), free_port()
+            ports = shared_port if cores == "name" and name in self.HOSTS else free_port(), free_port()
             self.ports[name], self.targets[f"{name}:9090"] = ports, f"127.0.0.1:{ports[1]}"
+            if name == "gateway-1":
+                self.core_url = self.url_of_cores()
             self.processes[name] = self.start(name, *ports)
         self.proxy.start(self.ports, Names(stack, is_known=True))
         for name in self.targets:
@@ -140,14 +148,24 @@ class Cluster(Installation):
         role, _, _ = name.partition("-")
         words = [self.template.binary, role, "--admin-addr", f"127.0.0.1:{admin}", "--service-token-file", self.token, *FLAGS]
         if role == "core":
-            words += ["--grpc-addr", f"127.0.0.1:{port}", "--database-url", self.postgres.url]
+            words += ["--grpc-addr", f"{self.host(name)}:{port}", "--database-url", self.postgres.url]
         else:
             words += ["--http-addr", f"127.0.0.1:{port}", "--redis-url", f"redis://127.0.0.1:{self.redis_port}", "--gateways", "2",
-                      "--on-redis-failure", self.on_redis_failure, "--trusted-proxy", "127.0.0.1", "--core-url", f"http://127.0.0.1:{self.core_port(name)}"]  # fmt: skip
+                      "--on-redis-failure", self.on_redis_failure, "--trusted-proxy", "127.0.0.1", "--core-url", self.core_url]  # fmt: skip
+            if self.reached_by == "name":
+                words = ["unshare", "--map-root-user", "--mount", "sh", "-ec", self.WITH_NAMES, str(self.folder / "hosts"), *words]
         return Process(self.stack, self.folder, name, *words, **options)
 
-    def core_port(self, _gateway: str) -> int:
-        return self.proxy.address(50051)[1]
+    def host(self, core: str) -> str:
+        """Returns the host of a core's port. The proxy looks for all servers at one."""
+        return "127.0.0.1" if self.reached_by == "balancer" else self.HOSTS[core]
+
+    def url_of_cores(self) -> str:
+        """Returns the value of --core-url."""
+        if self.reached_by == "balancer":
+            return f"http://127.0.0.1:{self.proxy.address(50051)[1]}"
+        hosts = ["cores.example"] if self.reached_by == "name" else list(self.HOSTS.values())
+        return ",".join(f"http://{host}:{self.ports[core][0]}" for host, core in zip(hosts, self.HOSTS, strict=False))
 
     def cores(self) -> list[Process]:
         return [self.processes["core-1"], self.processes["core-2"]]

@@ -23,15 +23,17 @@ use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt;
 use parking_lot::{Mutex, RwLock};
 use petstore_api_key::ServiceToken;
+use petstore_telemetry::parts::FaultCause;
 use tokio::{
     sync::Notify,
     time::{Instant, sleep_until, timeout},
 };
-use tonic::{Code, Status, TimeoutExpired, body::Body, transport::Channel};
+use tonic::{Status, TimeoutExpired, body::Body, transport::Channel};
 use tower::{BoxError, ServiceExt, service_fn, util::BoxCloneSyncService};
 
 use super::{
     connect::{CoreTls, Credentials, InvalidCoreAddress, Url, is_its_own},
+    refusals::{self, AnotherRefuses, refusal},
     transport::{CoreTransport, TransportError, causes, empty_call},
 };
 
@@ -109,6 +111,8 @@ struct Core {
     is_up: AtomicBool,
     /// `true` if the log says that it does not answer, or refuses this process.
     is_reported: AtomicBool,
+    /// Why it refuses this gateway, if it does.
+    refuses: Mutex<Option<FaultCause>>,
     refusal_logged: Mutex<Option<Instant>>,
 }
 
@@ -143,12 +147,12 @@ impl Cores {
         if !is_one_of_several {
             let response = channel.clone().oneshot(request).await?;
             if let Some(status) = refusal(&response) {
-                core.log_refusal(&status);
+                core.note_refusal(&status);
             }
             return Ok(response);
         }
         let in_flight = CallInFlight::new(&core);
-        let response = match channel.clone().oneshot(request).await {
+        let mut response = match channel.clone().oneshot(request).await {
             Ok(response) => response,
             // A slow call says nothing about the core.
             Err(error) if causes(&error).any(<dyn Error>::is::<TimeoutExpired>) => return Err(error.into()),
@@ -158,10 +162,13 @@ impl Cores {
             }
         };
         if let Some(status) = refusal(&response) {
-            core.log_refusal(&status);
+            core.note_refusal(&status);
             self.lose(&core);
-            let has_another = self.has_one_up();
-            return Err(if has_another { LostCore(status.into()).into() } else { status.into() });
+            if self.has_one_up() {
+                return Err(LostCore(status.into()).into());
+            }
+        } else if let Some(cause) = self.refuses() {
+            response.extensions_mut().insert(AnotherRefuses(cause));
         }
         // It is in flight until the last of the answer.
         Ok(response.map(|body| {
@@ -193,6 +200,12 @@ impl Cores {
 
     fn has_one_up(&self) -> bool {
         self.by_address.read().iter().any(|(_, core)| core.is_up())
+    }
+
+    /// Returns why one of the cores refuses this gateway, if one does.
+    fn refuses(&self) -> Option<FaultCause> {
+        let by_address = self.by_address.read();
+        by_address.iter().filter(|(_, core)| !core.is_up()).find_map(|(_, core)| *core.refuses.lock())
     }
 
     fn authorize(&self, headers: &mut HeaderMap) {
@@ -252,7 +265,7 @@ impl Cores {
         match answered.and_then(|answered| answered.map_err(TransportError::new)) {
             Err(error) => core.report(&error.cause()),
             Ok(response) => match refusal(&response) {
-                Some(status) => core.log_refusal(&status),
+                Some(status) => core.note_refusal(&status),
                 None => core.set_up(),
             },
         }
@@ -289,6 +302,7 @@ impl Core {
             in_flight: AtomicUsize::new(0),
             is_up: AtomicBool::new(false),
             is_reported: AtomicBool::new(false),
+            refuses: Mutex::new(None),
             refusal_logged: Mutex::new(None),
         })
     }
@@ -304,16 +318,18 @@ impl Core {
         }
     }
 
-    /// Logs that the core does not answer, once until it does.
+    /// Notes that the core does not answer, and logs that once until it does.
     fn report(&self, cause: &str) {
+        *self.refuses.lock() = None;
         if !self.is_reported.swap(true, Ordering::Relaxed) {
             let core = &self.name;
             tracing::warn!(core, error = cause, "this core does not answer and gets no calls until it does");
         }
     }
 
-    /// Logs that the core refuses this gateway, unless it has done so within [`REFUSAL_LOG_INTERVAL`].
-    fn log_refusal(&self, status: &Status) {
+    /// Notes that the core refuses this gateway. Logs it unless it has done so within [`REFUSAL_LOG_INTERVAL`].
+    fn note_refusal(&self, status: &Status) {
+        *self.refuses.lock() = Some(refusals::cause(status));
         self.is_reported.store(true, Ordering::Relaxed);
         let mut logged = self.refusal_logged.lock();
         if logged.is_none_or(|logged| logged.elapsed() >= REFUSAL_LOG_INTERVAL) {
@@ -341,16 +357,6 @@ impl Drop for CallInFlight {
     fn drop(&mut self) {
         self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-/// Returns the status of an answer by which a core refuses this process. The refusal of an operator has the
-/// same code and a reason in its details.
-fn refusal(response: &Response<Body>) -> Option<Status> {
-    if !response.headers().contains_key(Status::GRPC_STATUS) {
-        return None; // as in nearly every answer
-    }
-    Status::from_header_map(response.headers())
-        .filter(|status| status.code() == Code::Unauthenticated && status.details().is_empty())
 }
 
 #[cfg(test)]

@@ -75,6 +75,7 @@ pub(super) fn empty_call(path: &'static str) -> Request<Body> {
 /// "HTTP2 Transport Mapping"). Any other answer is from a proxy in between, and its body is not a message. So
 /// is one that says that the core is unavailable or late without a reason: a core always gives one.
 fn of_core(response: Response<Body>, refusals: &Refusals) -> Result<Response<Body>, TransportError> {
+    refusals.record(&response);
     if !response.headers().contains_key(Status::GRPC_STATUS) {
         return match response.status() {
             StatusCode::OK => Ok(response),
@@ -87,11 +88,7 @@ fn of_core(response: Response<Body>, refusals: &Refusals) -> Result<Response<Bod
         Some(status) if matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded) => {
             Err(TransportError::new(status))
         }
-        Some(status) => {
-            refusals.record(&status);
-            Ok(response)
-        }
-        None => Ok(response),
+        _ => Ok(response),
     }
 }
 
@@ -119,12 +116,9 @@ fn innermost<'e>(error: &'e (dyn Error + 'static)) -> &'e (dyn Error + 'static) 
 }
 
 /// Returns `true` if the status was made on this side. It then has a source, with any code: a connection that
-/// was cut half-way through an answer is `INTERNAL` to tonic. Or the generated client made it because the
-/// transport was not ready.
+/// was cut half-way through an answer is `INTERNAL` to tonic.
 pub fn is_transport_failure(status: &Status) -> bool {
     status.source().is_some()
-        || status.message() == "transport error"
-        || status.message().starts_with("Service was not ready")
 }
 
 /// Returns the error, its cause, the cause of that, and so on.

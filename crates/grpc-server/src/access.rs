@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use tonic::{
     Status,
     body::Body,
+    metadata::MetadataValue,
     transport::{Certificate, Identity, Server, ServerTlsConfig, server::TlsConnectInfo},
 };
 
@@ -202,7 +203,7 @@ fn token_beside(headers: &HeaderMap) -> Option<&[u8]> {
 
 impl Refusal {
     /// Returns the value of its label in metrics.
-    pub(super) fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::NoCertificate => "no_certificate",
             Self::NoToken => "no_token",
@@ -210,16 +211,19 @@ impl Refusal {
         }
     }
 
-    /// Returns the status for such a caller. Unlike the refusal of an operator it has no details.
+    /// Returns the status for such a caller. Unlike the refusal of an operator it has no details: by that
+    /// gateways of 1.1 tell the two apart. The reason is a header field.
     pub(super) fn status(self, callers: Callers) -> Status {
-        Status::unauthenticated(match self {
+        let mut status = Status::unauthenticated(match self {
             Self::NoCertificate => "the caller must show a client certificate",
             Self::NoToken if callers == Callers::Operators => {
                 "the call must carry the service token as petstore-service-token"
             }
             Self::NoToken => "the call must carry the service token as bearer credential",
             Self::WrongToken => "the service token is not this core's",
-        })
+        });
+        status.metadata_mut().insert("petstore-refusal", MetadataValue::from_static(self.name()));
+        status
     }
 }
 

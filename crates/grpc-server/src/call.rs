@@ -10,6 +10,7 @@ use petstore_telemetry::{
     abandoned::caller_has_left,
     metrics,
     metrics::{Collectors, HistogramVec, IntCounterVec, counters, durations},
+    parts::{Fault, FaultCause, PartState},
     traces::{KeyValue, Root, Span, Traces, grpc},
 };
 use tokio::{sync::Semaphore, time};
@@ -19,6 +20,7 @@ use crate::{
     access::{Peer, Refusal},
     capacity::Capacity,
     certificate::ShownNames,
+    connection::ConnectionMetrics,
     error::{CallFault, MethodError, to_status, without_log},
     limits::Limits,
     methods::{Class, Method, Methods},
@@ -87,8 +89,7 @@ impl CallContext {
     /// Takes the metadata out of the request.
     fn take<M>(request: &mut Request<M>) -> Self {
         let started = started(request);
-        let timeout = request.metadata().get(GRPC_TIMEOUT);
-        let timeout = timeout.and_then(|value| grpc_timeout(value.to_str().ok()?));
+        let timeout = asked_timeout(request.metadata().as_ref());
         let id = CallId::from_headers(request.metadata().as_ref());
         let caller = caller(request);
         let trace = std::mem::take(request.metadata_mut()).into_headers();
@@ -111,6 +112,7 @@ pub fn caller<M>(request: &Request<M>) -> Option<Arc<str>> {
 pub struct Calls {
     pub(super) limits: &'static Limits,
     pub(super) methods: Methods,
+    pub(super) connections: ConnectionMetrics,
     capacity: Arc<Capacity>,
     metrics: CallMetrics,
     callers: ShownNames,
@@ -126,6 +128,7 @@ impl Calls {
         Self {
             limits,
             methods,
+            connections: ConnectionMetrics::default(),
             capacity: Arc::new(Capacity::new(limits)),
             metrics: CallMetrics::default(),
             callers: ShownNames::default(),
@@ -141,7 +144,12 @@ impl Calls {
 
     /// Returns the metrics.
     pub fn metrics(&self) -> Collectors {
-        self.metrics.collectors()
+        self.metrics.collectors().into_iter().chain(self.connections.collectors()).collect()
+    }
+
+    /// Returns the fault of the port, if a connection waits for a place.
+    pub fn port_fault(&self) -> Option<Fault> {
+        (self.connections.waiting.get() > 0).then(|| Fault::new(PartState::Degraded, FaultCause::GrpcFull))
     }
 
     /// Returns the capacity for each kind of work.
@@ -328,8 +336,26 @@ fn describe_end(span: &Span, failure: Option<&dyn MethodError>) {
 /// Returns the time for a call. The answer is given a little before the caller's deadline, so that the caller
 /// still receives it, and before tonic's own timer, whose answer has no reason.
 fn deadline(asked: Option<Duration>, longest: Duration) -> Duration {
-    let margin = |asked: Duration| Duration::from_millis(50).min(asked / 10);
     asked.map_or(longest, |asked| longest.min(asked.saturating_sub(margin(asked))))
+}
+
+fn margin(asked: Duration) -> Duration {
+    Duration::from_millis(50).min(asked / 10)
+}
+
+/// Time for a call that has as much as it needs. It can be added to any moment.
+const NO_TIMEOUT: Duration = Duration::from_secs(u32::MAX as u64);
+
+/// Returns the time from the first byte of a call to its answer, also if its message is never complete: a
+/// little more than [`deadline`], when the call itself answers, and a tick of the timer less than tonic's.
+pub(super) fn time_on_port(headers: &HeaderMap, method: &Method) -> Duration {
+    let longest = method.timeout.map_or(NO_TIMEOUT, |timeout| timeout + Duration::from_millis(100));
+    let margin = |asked| Duration::from_millis(1).max(margin(asked) / 2);
+    asked_timeout(headers).map_or(longest, |asked| longest.min(asked.saturating_sub(margin(asked))))
+}
+
+fn asked_timeout(headers: &HeaderMap) -> Option<Duration> {
+    headers.get(GRPC_TIMEOUT).and_then(|value| grpc_timeout(value.to_str().ok()?))
 }
 
 /// Returns the duration in a `grpc-timeout` field: 1 to 8 digits and a unit (gRPC over HTTP/2). Returns

@@ -18,6 +18,11 @@ use futures_util::{
     future::{BoxFuture, select},
     stream,
 };
+use petstore_client_address::ClientAddress;
+use petstore_telemetry::{
+    metrics,
+    metrics::{GaugeGuard, IntCounter, IntGauge, counter, gauge},
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, UnixListener},
@@ -64,22 +69,19 @@ pub(super) type CloseAll = watch::Sender<()>;
 /// not accepted, and clients cannot know if their calls were processed.
 const LAST_ACCEPTS: Duration = Duration::from_millis(10);
 
-/// Accepts connections until `shutdown`, up to a maximum number of open ones; more wait until one closes.
+/// Accepts connections until `shutdown`, as long as there are [`Places`].
 pub(super) fn accept(
     listener: Listener,
     at_once: usize,
     limits: &'static Limits,
+    metrics: ConnectionMetrics,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> (impl Stream<Item = Connection>, CloseAll) {
     let (close_all, uncut) = watch::channel(());
-    let places = Arc::new(Semaphore::new(at_once));
+    let places = Places::new(at_once, metrics);
     let end = shutdown.then(|()| time::sleep(LAST_ACCEPTS)).boxed();
     let state = (listener, places, uncut, end);
-    let connections = stream::unfold(state, async |(listener, places, uncut, mut end)| {
-        let place = tokio::select! {
-            place = Arc::clone(&places).acquire_owned() => place.ok()?, // it is never closed
-            () = &mut end => return None,
-        };
+    let connections = stream::unfold(state, async |(listener, mut places, uncut, mut end)| {
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -88,7 +90,18 @@ pub(super) fn accept(
             };
             match accepted {
                 Ok((socket, peer)) => {
-                    let connection = Connection::new(socket, peer, place, uncut.clone(), limits);
+                    let budgets = Budgets::new(limits, limits.connection_share);
+                    let info = ConnectionInfo {
+                        budgets,
+                        peer,
+                        certificate: Arc::default(),
+                        is_trusted: Arc::default(),
+                    };
+                    let place = tokio::select! {
+                        place = places.take(&info) => place?,
+                        () = &mut end => return None,
+                    };
+                    let connection = Connection::new(socket, info, place, uncut.clone());
                     return Some((connection, (listener, places, uncut, end)));
                 }
                 Err(error) => {
@@ -100,6 +113,83 @@ pub(super) fn accept(
         }
     });
     (connections, close_all)
+}
+
+metrics! {
+    /// Metrics of the port's connections. Clones share them.
+    #[derive(Clone, Debug)]
+    pub(super) struct ConnectionMetrics {
+        pub(super) waiting: IntGauge = gauge(
+            "petstore_grpc_connections_waiting",
+            "1 while a connection waits because callers with credentials have all places of the gRPC port.",
+        ),
+        reclaimed: IntCounter = counter(
+            "petstore_grpc_connections_reclaimed_total",
+            "gRPC connections closed for others, before their first call with credentials.",
+        ),
+    }
+}
+
+/// Places of open connections. A connection keeps its place from its first call with the required credentials
+/// on. Before, it is a stranger: the oldest one gives its place up if a connection finds none free, and the
+/// oldest of an address if that has half as many as there are places.
+#[derive(Debug)]
+struct Places {
+    free: Arc<Semaphore>,
+    strangers_of_one_address: usize,
+    /// The oldest first.
+    strangers: Vec<Stranger>,
+    metrics: ConnectionMetrics,
+}
+
+#[derive(Debug)]
+struct Stranger {
+    /// `None` for a Unix socket.
+    address: Option<ClientAddress>,
+    is_trusted: Arc<AtomicBool>,
+    cut: oneshot::Sender<()>,
+}
+
+/// Place of a connection, until it is dropped, and the order to give it up.
+type Place = (OwnedSemaphorePermit, oneshot::Receiver<()>);
+
+impl Places {
+    fn new(at_once: usize, metrics: ConnectionMetrics) -> Self {
+        let free = Arc::new(Semaphore::new(at_once));
+        Self { free, strangers_of_one_address: at_once.div_ceil(2), strangers: Vec::new(), metrics }
+    }
+
+    /// Returns a place as soon as there is one.
+    async fn take(&mut self, connection: &ConnectionInfo) -> Option<Place> {
+        let address = connection.peer.map(ClientAddress::from);
+        self.strangers.retain(Stranger::remains);
+        let is_of_address = |stranger: &Stranger| stranger.address == address;
+        let (of_address, is_full) = (
+            self.strangers.iter().filter(|it| is_of_address(it)).count(),
+            self.free.available_permits() == 0,
+        );
+        let oldest = if of_address >= self.strangers_of_one_address {
+            self.strangers.iter().position(is_of_address)
+        } else {
+            (is_full && !self.strangers.is_empty()).then_some(0)
+        };
+        if let Some(oldest) = oldest {
+            self.metrics.reclaimed.inc();
+            let _ = self.strangers.remove(oldest).cut.send(()); // an error: it has just ended
+        }
+        let _waits = (is_full && oldest.is_none()).then(|| GaugeGuard::new(&self.metrics.waiting));
+        let place = Arc::clone(&self.free).acquire_owned().await.ok()?; // it is never closed
+        let (cut, is_cut) = oneshot::channel();
+        self.strangers.push(Stranger { address, is_trusted: Arc::clone(&connection.is_trusted), cut });
+        Some((place, is_cut))
+    }
+}
+
+impl Stranger {
+    /// Returns `true` while it is one, and is open.
+    fn remains(&self) -> bool {
+        !self.cut.is_closed() && !self.is_trusted.load(Ordering::Relaxed)
+    }
 }
 
 /// Time in which a peer must answer the PING that begins a drain (RFC 9113, 6.8). One that reads nothing
@@ -115,7 +205,15 @@ pub(super) struct ConnectionInfo {
     pub(super) peer: Option<IpAddr>,
     /// Name in the certificate of the peer, once a call has read it.
     pub(super) certificate: Arc<OnceLock<Option<Arc<str>>>>,
+    /// `true` after a call with the credentials that it requires.
+    pub(super) is_trusted: Arc<AtomicBool>,
 }
+
+/// Time for the first bytes.
+const FIRST_BYTES_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time between two others. A peer that is alive acknowledges a ping more often, and reads its answers.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Connection that a silent peer cannot keep open, and that ends when it is cut.
 pub(super) struct Connection {
@@ -132,20 +230,21 @@ pub(super) struct Connection {
 impl Connection {
     fn new(
         socket: Box<dyn Socket>,
-        peer: Option<IpAddr>,
-        place: OwnedSemaphorePermit,
+        info: ConnectionInfo,
+        (place, is_cut): Place,
         mut uncut: watch::Receiver<()>,
-        limits: &Limits,
     ) -> Self {
         let mut socket = TimeoutStream::new(socket);
-        // A peer that is alive acknowledges a ping more often than this, and reads its answers.
-        socket.set_read_timeout(Some(Duration::from_secs(30)));
+        socket.set_read_timeout(Some(FIRST_BYTES_TIMEOUT));
         socket.set_write_timeout(Some(Duration::from_secs(10)));
-        let cut = async move { while uncut.changed().await.is_ok() {} };
-        let budgets = Budgets::new(limits, limits.connection_share);
-        let info = ConnectionInfo { budgets, peer, certificate: Arc::default() };
-        let (socket, has_read) = (Box::pin(socket), Arc::default());
-        Self { socket, cut: cut.boxed(), info, has_read, open: None, _place: place }
+        let all_cut = async move { while uncut.changed().await.is_ok() {} };
+        let this_cut = async {
+            if is_cut.await.is_err() {
+                pending::<()>().await; // it keeps its place
+            }
+        };
+        let cut = select(all_cut.boxed(), this_cut.boxed()).map(drop).boxed();
+        Self { socket: Box::pin(socket), cut, info, has_read: Arc::default(), open: None, _place: place }
     }
 
     /// Returns a future that completes when the connection is dropped. To be called once.
@@ -195,8 +294,8 @@ impl AsyncRead for Connection {
     ) -> Poll<io::Result<()>> {
         self.check(context)?;
         let read = self.socket.as_mut().poll_read(context, buffer);
-        if read.is_ready() {
-            self.has_read.store(true, Ordering::Relaxed);
+        if read.is_ready() && !self.has_read.swap(true, Ordering::Relaxed) {
+            self.socket.as_mut().set_read_timeout_pinned(Some(READ_TIMEOUT));
         }
         read
     }
@@ -245,20 +344,63 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn connections_beyond_the_bound_wait_until_one_closes() {
+    async fn connections_beyond_the_bound_wait_until_one_closes_if_all_are_trusted() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (connections, _close_all) = accept(Listener::Tcp(listener), 2, &Limits::DEFAULT, pending());
+        let metrics = ConnectionMetrics::default();
+        let (connections, _close_all) =
+            accept(Listener::Tcp(listener), 2, &Limits::DEFAULT, metrics.clone(), pending());
         let mut connections = pin!(connections);
         let mut peers = Vec::new();
         for _ in 0..3 {
             peers.push(TcpStream::connect(address).await.unwrap());
         }
-        let first = connections.next().await;
-        let _second = connections.next().await;
+        let mut trusted = async || {
+            let connection = connections.next().await.unwrap();
+            connection.info.is_trusted.store(true, Ordering::Relaxed);
+            connection
+        };
+        let first = trusted().await;
+        let _second = trusted().await;
         assert!(poll!(connections.next()).is_pending(), "a third was accepted");
+        assert_eq!(metrics.waiting.get(), 1);
         drop(first);
         assert!(connections.next().await.is_some());
+        assert_eq!((metrics.waiting.get(), metrics.reclaimed.get()), (0, 0));
+    }
+
+    /// Takes a place for a connection of this address.
+    async fn take(places: &mut Places, peer: &str) -> (Arc<AtomicBool>, Place) {
+        let info = ConnectionInfo {
+            budgets: Budgets::new(&Limits::DEFAULT, 1),
+            peer: peer.parse().ok(),
+            certificate: Arc::default(),
+            is_trusted: Arc::default(),
+        };
+        let place = time::timeout(Duration::from_secs(5), places.take(&info)).await;
+        (info.is_trusted, place.expect("a place in time").unwrap())
+    }
+
+    /// Gives the place up if it was told to.
+    fn obey(
+        (is_trusted, (permit, mut is_cut)): (Arc<AtomicBool>, Place),
+    ) -> Option<(Arc<AtomicBool>, Place)> {
+        let is_told = is_cut.try_recv().is_ok();
+        (!is_told).then_some((is_trusted, (permit, is_cut)))
+    }
+
+    #[tokio::test]
+    async fn strangers_of_one_address_have_half_of_the_places_and_the_oldest_gives_its_place_up() {
+        let mut places = Places::new(4, ConnectionMetrics::default());
+        let (first, second) = (take(&mut places, "192.0.2.1").await, take(&mut places, "192.0.2.1").await);
+        let _third = take(&mut places, "192.0.2.1").await;
+        assert!(obey(first).is_none(), "the oldest of three");
+        let second = obey(second).expect("it is the second of two");
+        second.0.store(true, Ordering::Relaxed);
+        let _fourth = take(&mut places, "192.0.2.1").await;
+        assert_eq!(places.metrics.reclaimed.get(), 1, "a trusted connection is no stranger");
+        let of_another = take(&mut places, "2001:db8::1").await;
+        assert!(obey(second).is_some() && obey(of_another).is_some());
     }
 
     #[tokio::test]
@@ -269,7 +411,9 @@ mod tests {
         for _ in 0..3 {
             peers.push(TcpStream::connect(address).await.unwrap());
         }
-        let (connections, _close_all) = accept(Listener::Tcp(listener), 8, &Limits::DEFAULT, ready(()));
+        let metrics = ConnectionMetrics::default();
+        let (connections, _close_all) =
+            accept(Listener::Tcp(listener), 8, &Limits::DEFAULT, metrics, ready(()));
         assert_eq!(connections.collect::<Vec<_>>().await.len(), 3);
         TcpStream::connect(address).await.unwrap_err();
     }

@@ -9,9 +9,8 @@
 use std::{
     convert::Infallible,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     task::{Context, Poll},
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -24,7 +23,7 @@ use tower::{Service, service_fn};
 
 use crate::{
     access::{RefusalLog, Security},
-    call::{CallBegin, CallContext, CallId, Calls},
+    call::{CallBegin, CallContext, CallId, Calls, time_on_port},
     capacity::{Budgets, HeldBytes},
     connection::ConnectionInfo,
     error::CallFault,
@@ -55,6 +54,9 @@ pub(super) fn guarded(
             let method = calls.methods.find(request.uri().path());
             let caller = match security.check(method.callers, &request) {
                 Ok(Some(peer)) => {
+                    if let Some(connection) = request.extensions().get::<ConnectionInfo>() {
+                        connection.is_trusted.store(true, Ordering::Relaxed);
+                    }
                     let certificate = peer.certificate.clone();
                     request.extensions_mut().insert(peer);
                     certificate
@@ -79,14 +81,13 @@ pub(super) fn guarded(
                 let fault = "grpc-timeout must be 1 to 8 digits and one of the units H, M, S, m, u, n";
                 return Ok(call.refuse(CallFault::InvalidCall(fault.to_owned())).into_http());
             }
+            let time = time_on_port(request.headers(), method);
             let of_body = Arc::clone(&call);
             // The parsed message stays in memory until the call is answered: `call` holds its bytes.
             let answer = routes.call(
                 request.map(|body| Body::new(ReceivedBody { body, call: of_body, is_refused, idle: None })),
             );
-            let Some(timeout) = method.timeout else { return Ok(call.with_reason(answer.await?)) };
-            // Once the message is complete, the call itself answers in time, for which it has this much more.
-            match timeout_at(begin + timeout + Duration::from_millis(100), answer).await {
+            match timeout_at(begin + time, answer).await {
                 Ok(answer) => Ok(call.with_reason(answer?)),
                 Err(_) => Ok(call.refuse(CallFault::DeadlineExceeded).into_http()),
             }

@@ -1,5 +1,5 @@
 //! The gRPC server on a socket, with services for tools such as grpcurl: health, which follows a probe
-//! (`grpc.health.v1.Health`), and reflection of the public contract (`grpc.reflection.v1` and `v1alpha`).
+//! (`grpc.health.v1.Health`), and [reflection](crate::reflection).
 
 use std::{
     convert::Infallible,
@@ -16,8 +16,6 @@ use futures_util::{
     future::BoxFuture,
     stream::{self, BoxStream},
 };
-use prost::Message;
-use prost_types::FileDescriptorSet;
 use tokio::{
     sync::{oneshot, watch},
     time,
@@ -31,7 +29,6 @@ use tonic_health::{
     },
     server::{HealthReporter, HealthService},
 };
-use tonic_reflection::server::Builder;
 use tower::Service;
 
 use crate::{
@@ -39,6 +36,7 @@ use crate::{
     call::Calls,
     connection::{self, Connection, Listener},
     receive,
+    reflection::{public, with_reflection},
 };
 
 /// Maximum number of calls in flight on one connection: room for a gateway's reads and writes, 128 each, as
@@ -48,8 +46,9 @@ const MAX_STREAMS: u32 = 256;
 /// Limits of a server that its process chooses.
 #[derive(Clone, Copy, Debug)]
 pub struct GrpcServerLimits {
-    /// Maximum number of open connections; more wait until one closes. A gateway holds two, another client a
-    /// few.
+    /// Maximum number of open connections. A gateway holds two, another client a few. One more takes the place
+    /// of the oldest connection that has made no call with the required credentials so far. If there is none,
+    /// it waits. From one address (IPv6: one /64) there are at most half as many of these.
     pub connections: usize,
     /// Mean time after which a connection gets GOAWAY. Calls in flight on it finish, and its client connects
     /// again, which may lead to another core. The time of each connection is random, from three to five
@@ -107,8 +106,9 @@ pub fn serve(
             let _ = draining.send(()); // there is no receiver if the server has failed
         };
 
+        let metrics = calls.connections.clone();
         let (connections, close_all) =
-            connection::accept(listener, limits.connections, calls.limits, shutdown);
+            connection::accept(listener, limits.connections, calls.limits, metrics, shutdown);
         let service = receive::guarded(routes.prepare(), security.clone(), calls);
         let mut serving = pin!(serve_each(connections, service, security, limits.connection_age));
 
@@ -199,7 +199,7 @@ struct HealthReport {
 /// Adds health, with its initial status, and reflection.
 async fn add_tools(served: Served) -> (Routes, HealthReport) {
     let Served { routes, calls, descriptors, hidden, probe } = served;
-    let public = public(descriptors, hidden);
+    let (encoded, public) = public(descriptors, hidden);
     let services = public
         .file
         .iter()
@@ -211,7 +211,7 @@ async fn add_tools(served: Served) -> (Routes, HealthReport) {
     health.update().await;
     let size = calls.limits.tool_message;
     let routes = routes.add_service(service.max_decoding_message_size(size));
-    (with_reflection(routes, &public, size), health)
+    (with_reflection(routes, &encoded, size), health)
 }
 
 impl HealthReport {
@@ -287,35 +287,6 @@ impl HealthRpc for PortHealth {
                 Ok(Response::new(stream::iter([Ok(unknown)]).chain(until_end).boxed()))
             }
             watched => Ok(watched?.map(StreamExt::boxed)),
-        }
-    }
-}
-
-/// Returns the descriptors of the public services.
-fn public(descriptors: &[u8], hidden: &str) -> FileDescriptorSet {
-    let mut public = FileDescriptorSet::decode(descriptors).unwrap_or_else(|error| {
-        tracing::error!(%error, "no service has health and reflection: the descriptors cannot be read");
-        FileDescriptorSet::default()
-    });
-    public.file.retain(|file| !file.package().starts_with(hidden));
-    public
-}
-
-/// Adds reflection. It is only a convenience, so a fault in it stops nothing else.
-fn with_reflection(routes: Routes, public: &FileDescriptorSet, size: usize) -> Routes {
-    let builder = || {
-        Builder::configure()
-            .register_file_descriptor_set(public.clone())
-            .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET) // of error details
-            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-    };
-    match (builder().build_v1(), builder().build_v1alpha()) {
-        (Ok(v1), Ok(v1alpha)) => routes
-            .add_service(v1.max_decoding_message_size(size))
-            .add_service(v1alpha.max_decoding_message_size(size)),
-        (Err(error), _) | (_, Err(error)) => {
-            tracing::error!(%error, "reflection is off: the descriptors cannot be read");
-            routes
         }
     }
 }

@@ -83,16 +83,16 @@ impl KeyService {
     }
 
     /// Returns the fault of the core, as this gateway sees it. It is down until it has been ready once and
-    /// while it lacks a method. Later it is degraded, because other gateways would have the same fault.
+    /// while it lacks a method. Later it is degraded, because other gateways would have the same fault. A core
+    /// that refuses this gateway is the fault that an operator can mend, also if others do not answer.
     pub(super) fn fault(&self) -> Option<Fault> {
         let (failure, is_reached) = (*self.failure.lock(), self.answered_once.load(Ordering::Relaxed));
         let is_too_old = self.is_too_old.load(Ordering::Relaxed);
         let cause = if is_too_old {
             Some(FaultCause::CoreLacksMethods)
-        } else if self.core.breaker().is_open() || failure == Some(FaultCause::CoreUnreachable) {
-            Some(FaultCause::CoreUnreachable)
         } else {
-            self.core.refusals().recent().or(failure)
+            let silence = self.core.breaker().is_open().then_some(FaultCause::CoreUnreachable);
+            self.core.refusals().recent().or(silence).or(failure)
         };
         let cause = match cause {
             None | Some(FaultCause::CoreUnreachable) if !is_reached => FaultCause::CoreNotReached,
@@ -362,6 +362,7 @@ mod tests {
             (WithoutWrites, Some(Fault::new(Degraded, FaultCause::CoreDatabaseNotWritable))),
             (Distrusting, distrusted),
             (Present, distrusted), // another core behind the same address
+            (Away, distrusted),
         ] {
             *core.lock().unwrap() = state;
             let _ = service.list_changes(0).await;

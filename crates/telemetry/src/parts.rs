@@ -43,6 +43,8 @@ pub enum Part {
     Database,
     /// The rate limiter of a gateway.
     Limiter,
+    /// The gRPC port of a core.
+    Grpc,
 }
 
 impl Part {
@@ -52,6 +54,7 @@ impl Part {
             Self::Core => "core",
             Self::Database => "database",
             Self::Limiter => "limiter",
+            Self::Grpc => "grpc",
         }
     }
 }
@@ -123,12 +126,14 @@ causes! {
         "The core is unreachable: API requests get 503 until it returns.";
     /// A core has refused the gateway's service token.
     CoreTokenRefused: Core EITHER "token_refused",
-        "A core refuses this gateway, because the service token is not this core's: requests that reach \
-         it get 503. Give gateways and cores the same token.";
+        "A core refuses this gateway, because the service token is not this core's: it serves none of \
+         the requests of this gateway, which get 503 unless another core serves them. Give gateways and \
+         cores the same token.";
     /// A core requires a client certificate that the gateway does not show.
     CoreCertificateRequired: Core EITHER "certificate_required",
-        "A core refuses this gateway, because it shows no client certificate: requests that reach it get \
-         503. Start the gateway with --core-cert and --core-key.";
+        "A core refuses this gateway, because it shows no client certificate: it serves none of the \
+         requests of this gateway, which get 503 unless another core serves them. Start the gateway with \
+         --core-cert and --core-key.";
     /// The core lacks a method.
     CoreLacksMethods: Core DOWN "lacks_methods",
         "The core lacks a method that this gateway needs; the gateway's log names it. Upgrade cores \
@@ -186,6 +191,11 @@ causes! {
     LimiterRefused: Limiter DEGRADED "redis_refuses",
         "Redis, or a node of its cluster, refuses to count, and --on-redis-failure decides on requests. The \
          gateway's log has Redis's words.";
+
+    /// Callers with credentials hold all connections of the port, and another waits.
+    GrpcFull: Grpc DEGRADED "full",
+        "All connections of the gRPC port are in use, and another waits: a gateway that has none answers \
+         503. Raise the limit of open files, or end callers that are not needed.";
 }
 
 #[cfg(test)]

@@ -198,6 +198,7 @@ impl Process {
         }
         self.addresses.grpc = Some(addr);
         self.sources.core = Some(CoreTransport::new(server::in_memory(services.clone())));
+        self.sources.served = Some(Arc::new(core.clone()));
         self.metrics.add(core.metrics());
         let background = core.clone();
         self.add("the core's background work", Phase::ClosingBackground, |end| {

@@ -4,3 +4,4 @@ mod authentication;
 mod bounds;
 mod conformance;
 mod pets;
+mod strangers;

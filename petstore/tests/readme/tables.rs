@@ -53,6 +53,7 @@ const fn section(cause: FaultCause) -> &'static str {
         | FaultCause::LimiterOpen
         | FaultCause::LimiterClosed
         | FaultCause::LimiterRefused => "PetstoreLimitsNotShared",
+        FaultCause::GrpcFull => "PetstoreGrpcPortFull",
     }
 }
 

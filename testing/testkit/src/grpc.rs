@@ -141,16 +141,45 @@ pub fn silence<T: Send + 'static>() -> impl Stream<Item = T> + Send + 'static {
 /// status with which the service ends it.
 pub async fn unfinished_call(mut channel: Channel, path: &str, announced: u32, sent: usize) -> Status {
     let head = [&[0][..], &announced.to_be_bytes()].concat();
-    let frames =
-        [Bytes::from(head), Bytes::from(vec![b'x'; sent])].map(|data| Ok::<_, Status>(Frame::data(data)));
-    let body = StreamBody::new(tokio_stream::iter(frames).chain(tokio_stream::pending()));
-    let request =
-        http::Request::post(path).header("content-type", "application/grpc").header("te", "trailers");
-    let request = request.body(tonic::body::Body::new(body)).expect("a request");
+    let request = unfinished(path, [head, vec![b'x'; sent]].concat());
     poll_fn(|context| channel.poll_ready(context)).await.expect("a connection");
     match channel.call(request).await {
         Ok(answer) => Status::from_header_map(answer.headers()).expect("a status instead of an answer"),
         Err(error) => Status::from_error(error.into()),
+    }
+}
+
+/// Returns a call that sends these bytes and stays open.
+fn unfinished(path: &str, bytes: Vec<u8>) -> http::Request<tonic::body::Body> {
+    let frames = (!bytes.is_empty()).then(|| Ok::<_, Status>(Frame::data(Bytes::from(bytes))));
+    let body = StreamBody::new(tokio_stream::iter(frames).chain(tokio_stream::pending()));
+    let request =
+        http::Request::post(path).header("content-type", "application/grpc").header("te", "trailers");
+    request.body(tonic::body::Body::new(body)).expect("a request")
+}
+
+/// Client of HTTP/2, which unlike a [`Channel`] does not keep to a call's `grpc-timeout` itself.
+#[derive(Clone, Debug)]
+pub struct RawCalls(SendRequest<tonic::body::Body>);
+
+impl RawCalls {
+    /// Connects to the port.
+    pub async fn to(address: SocketAddr) -> Self {
+        let stream = TokioIo::new(TcpStream::connect(address).await.expect("a connection"));
+        let (calls, driver) = http2::handshake(TokioExecutor::new(), stream).await.expect("HTTP/2");
+        tokio::spawn(driver);
+        Self(calls)
+    }
+
+    /// Makes a call with these header fields, sends these bytes and stays open. Returns the status with which the
+    /// service ends it.
+    pub async fn unfinished(&self, path: &str, fields: &[(&'static str, &str)], bytes: &[u8]) -> Status {
+        let mut request = unfinished(&format!("http://petstore{path}"), bytes.to_vec());
+        for (name, value) in fields {
+            request.headers_mut().insert(*name, value.parse().expect("a header field"));
+        }
+        let answer = self.0.clone().send_request(request).await.expect("an answer");
+        Status::from_header_map(answer.headers()).expect("a status instead of an answer")
     }
 }
 
@@ -203,22 +232,56 @@ pub async fn watch_health(
     Ok(HealthClient::new(channel).watch(request).await.map_err(Box::new)?.into_inner())
 }
 
-/// Returns `true` if reflection has a file with this message or service.
+/// Asks reflection, in this version of the protocol, for the files of symbols, all on one stream.
+macro_rules! described {
+    ($version:ident, $channel:expr, $symbols:expr) => {{
+        use $version::{
+            ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+            server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+        };
+        let question = |symbol: &&str| ServerReflectionRequest {
+            host: String::new(),
+            message_request: Some(MessageRequest::FileContainingSymbol((*symbol).to_owned())),
+        };
+        let questions: Vec<_> = $symbols.iter().map(question).collect();
+        let asked = tokio_stream::iter(questions.clone());
+        let mut stream =
+            ServerReflectionClient::new($channel).server_reflection_info(asked).await?.into_inner();
+        let mut answers = Vec::new();
+        while let Some(answer) = stream.message().await? {
+            assert_eq!(answer.original_request.as_ref(), questions.get(answers.len()));
+            answers.push(match answer.message_response {
+                Some(MessageResponse::FileDescriptorResponse(files)) => {
+                    Ok(files.file_descriptor_proto.concat())
+                }
+                Some(MessageResponse::ErrorResponse(error)) => Err(Code::from_i32(error.error_code)),
+                other => panic!("no answer about a symbol: {other:?}"),
+            });
+        }
+        Ok(answers)
+    }};
+}
+
+/// Returns the encoded file of each symbol, as reflection version 1 answers on one stream, or the code of its
+/// error.
 ///
 /// # Errors
 ///
-/// If the service refuses the call.
-pub async fn is_described(channel: Channel, symbol: &str) -> Result<bool, Status> {
-    use v1::{
-        ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
-        server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
-    };
-    let message_request = Some(MessageRequest::FileContainingSymbol(symbol.to_owned()));
-    let requests = tokio_stream::once(ServerReflectionRequest { host: String::new(), message_request });
-    let mut answers =
-        ServerReflectionClient::new(channel).server_reflection_info(requests).await?.into_inner();
-    let answer = answers.message().await?.and_then(|answer| answer.message_response);
-    Ok(matches!(answer, Some(MessageResponse::FileDescriptorResponse(_))))
+/// If the service ends the stream.
+pub async fn described(channel: Channel, symbols: &[&str]) -> Result<Vec<Result<Vec<u8>, Code>>, Status> {
+    described!(v1, channel, symbols)
+}
+
+/// Returns the same as [`described`] in version 1 alpha.
+///
+/// # Errors
+///
+/// If the service ends the stream.
+pub async fn described_alpha(
+    channel: Channel,
+    symbols: &[&str],
+) -> Result<Vec<Result<Vec<u8>, Code>>, Status> {
+    described!(v1alpha, channel, symbols)
 }
 
 /// Lists the services by reflection, in this version of the protocol.

@@ -1,6 +1,8 @@
 //! Readiness of the process, for `/readyz` and as metrics: that of its worst part.
 
-use petstore_core::store::Store;
+use std::sync::Arc;
+
+use petstore_core::{Core, store::Store};
 use petstore_core_client::CoreTransport;
 use petstore_gateway::Gateway;
 use petstore_telemetry::{
@@ -19,6 +21,8 @@ pub(in crate::process) struct Sources {
     pub(in crate::process) core: Option<CoreTransport>,
     pub(in crate::process) gateway: Option<Gateway>,
     pub(in crate::process) store: Option<Store>,
+    /// Core with a gRPC port.
+    pub(in crate::process) served: Option<Arc<Core>>,
 }
 
 /// Readiness that `/readyz` reports.
@@ -38,7 +42,9 @@ impl Sources {
             Some(store) => Some(store.database().fault().await),
         };
         let (core, limiter) = self.gateway.as_ref().map(Gateway::faults).unzip();
-        let parts = [(Part::Core, core), (Part::Database, database), (Part::Limiter, limiter)];
+        let grpc = self.served.as_ref().map(|core| core.calls().port_fault());
+        let parts =
+            [(Part::Core, core), (Part::Database, database), (Part::Limiter, limiter), (Part::Grpc, grpc)];
         parts.into_iter().filter_map(|(part, fault)| Some((part, fault?))).collect()
     }
 }

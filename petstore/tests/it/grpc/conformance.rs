@@ -8,8 +8,9 @@ use petstore_testkit::{
         self, Code, Request, ServingStatus, Status, assert_refused, new_pet, pb::CreatePetRequest, raw_call,
     },
 };
-use tokio::time::timeout;
+use tokio::{task::JoinSet, time::timeout};
 
+use super::pets::contract;
 use crate::{petstore, serve};
 
 const LIST_PETS: &str = "/petstore.v1.PetStore/ListPets";
@@ -17,6 +18,10 @@ const GRPC: (&str, &str) = ("content-type", "application/grpc");
 const REQUEST_ID: (&str, &str) = ("x-request-id", "of-this-call");
 /// An empty message.
 const EMPTY: &[u8] = &[0, 0, 0, 0, 0];
+/// The first half of a message.
+const HALF: &[u8] = &[0, 0, 0, 0, 8, 0x12, 0x06, b'x', b'x'];
+/// Tag of the extension `google.api.field_behavior`, number 1052.
+const FIELD_BEHAVIOR: &[u8] = &[0xE2, 0x41];
 /// A message whose one field is longer than the message.
 const BROKEN: &[u8] = &[0, 0, 0, 0, 2, 0x12, 0x7F];
 
@@ -105,11 +110,63 @@ async fn a_watcher_of_an_unknown_service_learns_so_and_stays_until_the_server_st
 }
 
 #[tokio::test]
-async fn reflection_describes_the_details_of_errors() {
+async fn a_deadline_that_passes_before_the_message_has_arrived_has_the_code_and_a_reason() {
+    let shop = TestShop::open().await;
+    let raw = grpc::RawCalls::to(shop.grpc_addr()).await;
+    let mut calls = JoinSet::new();
+    for (service, methods) in contract() {
+        for path in methods.into_iter().map(|method| format!("/{service}/{method}")) {
+            for (timeout, sent) in [("1m", b"".as_slice()), ("300m", b""), ("300m", &[0, 0]), ("300m", HALF)]
+            {
+                let (raw, path) = (raw.clone(), path.clone());
+                calls.spawn(async move {
+                    let fields = [("grpc-timeout", timeout), REQUEST_ID];
+                    (raw.unfinished(&path, &fields, sent).await, path)
+                });
+            }
+        }
+    }
+    let ends = calls.join_all().await;
+    assert!(ends.len() > 100, "{}", ends.len());
+    for (status, path) in ends {
+        println!("{path}");
+        assert_eq!(grpc::request_info(&status).as_deref(), Some(REQUEST_ID.1), "{status:?}");
+        assert_refused(Err::<(), _>(status), Code::DeadlineExceeded, "DEADLINE_EXCEEDED");
+    }
+}
+
+#[tokio::test]
+async fn reflection_answers_about_each_symbol_and_what_is_unknown_ends_no_stream() {
     let shop = TestShop::open().await;
     let channel = grpc::channel(shop.grpc_addr()).await;
-    for name in ["ErrorInfo", "BadRequest", "RetryInfo", "RequestInfo", "Help"] {
-        assert!(grpc::is_described(channel.clone(), &format!("google.rpc.{name}")).await.unwrap(), "{name}");
+    let known = [
+        "google.rpc.ErrorInfo",
+        "google.rpc.BadRequest",
+        "google.rpc.RetryInfo",
+        "google.rpc.RequestInfo",
+        "google.rpc.Help",
+        "petstore.v1.PetStore.ListPets",
+        "petstore.v1.PetStatus",
+        "petstore.v1.PET_STATUS_SOLD",
+        "grpc.health.v1.HealthCheckResponse.SERVING",
+    ];
+    let unknown =
+        ["", "google.rpc.Nothing", "petstore.v1.PET_STATUS_EATEN", "petstore.internal.v1.KeyService"];
+    let symbols: Vec<_> =
+        known.into_iter().zip(unknown.into_iter().cycle()).flat_map(<[_; 2]>::from).collect();
+    for answers in [
+        grpc::described(channel.clone(), &symbols).await.unwrap(),
+        grpc::described_alpha(channel, &symbols).await.unwrap(),
+    ] {
+        assert_eq!(answers.len(), symbols.len());
+        for (symbol, answer) in symbols.iter().zip(&answers) {
+            let is_right =
+                if known.contains(symbol) { answer.is_ok() } else { *answer == Err(Code::NotFound) };
+            assert!(is_right, "{symbol}: {answer:?}");
+        }
+        // Options that are extensions are there, too: the file is as it was compiled.
+        let (file, compiled) = (answers[10].as_ref().unwrap(), petstore_proto::FILE_DESCRIPTOR_SET);
+        assert!(file.windows(2).any(|tag| tag == FIELD_BEHAVIOR), "no field_behavior");
+        assert!(compiled.windows(file.len()).any(|part| part == file), "another file");
     }
-    assert!(!grpc::is_described(channel, "google.rpc.Nothing").await.unwrap_or_default());
 }

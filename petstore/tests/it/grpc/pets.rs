@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::pets::add;
 
 /// Returns the methods of the contract, by the names of their services.
-fn contract() -> BTreeMap<String, Vec<String>> {
+pub(super) fn contract() -> BTreeMap<String, Vec<String>> {
     let files = FileDescriptorSet::decode(petstore_proto::FILE_DESCRIPTOR_SET).unwrap().file;
     let service = |package: &str, service: ServiceDescriptorProto| {
         let methods = service.method.iter().map(|method| method.name().to_owned()).collect();

@@ -27,7 +27,7 @@ async fn the_admin_port_reports_liveness_and_readiness() {
     assert_eq!(ready.header("content-type"), "application/json");
     assert_eq!(
         ready.json(),
-        json!({"status": "ok", "parts": {"core": "ok", "database": "ok", "limiter": "ok"}}),
+        json!({"status": "ok", "parts": {"core": "ok", "database": "ok", "grpc": "ok", "limiter": "ok"}}),
         "{ready:?}"
     );
     for path in ["/v1/pets", "/openapi.json"] {
@@ -149,7 +149,7 @@ async fn health_is_the_readiness_of_a_process() {
     let exit = installation.run(&["health", "--admin-url", &admin]).await;
     assert_eq!(
         (exit.code, exit.stdout.as_str()),
-        (Some(0), "ok: core ok, database ok, limiter ok\n"),
+        (Some(0), "ok: core ok, database ok, limiter ok, grpc ok\n"),
         "{exit:?}"
     );
     let exit = installation.run(&["health", "--admin-url", &admin, "--output", "json"]).await;

@@ -29,7 +29,10 @@ async fn serves_what_a_core_keeps(shop: &Split) {
         readiness(&shop.gateway).await.json(),
         json!({"status": "ok", "parts": {"core": "ok", "limiter": "ok"}})
     );
-    assert_eq!(readiness(&shop.core).await.json(), json!({"status": "ok", "parts": {"database": "ok"}}));
+    assert_eq!(
+        readiness(&shop.core).await.json(),
+        json!({"status": "ok", "parts": {"database": "ok", "grpc": "ok"}})
+    );
 }
 
 #[tokio::test]

@@ -1,14 +1,21 @@
 //! Several cores: their shares of the calls, each at its own address or all behind one, and a core that
 //! refuses the gateway.
 
-use std::{fs, time::Duration};
-
-use petstore_testkit::{
-    Authority, Balancer, Installation, Server, eventually, free_port, servers::PostgresServer,
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt,
+    process::Command,
+    time::Duration,
 };
 
-use super::{Clients, readiness};
-use crate::{calls_answered, key_without_limits, metric, petstore};
+use petstore_testkit::{
+    Authority, Balancer, Installation, Server, eventually, free_port,
+    servers::{HaproxyServer, PostgresServer},
+};
+use tokio::time::sleep;
+
+use super::{Clients, part_is, readiness};
+use crate::{calls_answered, is_long, key_without_limits, metric, petstore};
 
 /// Time within which a core must have its share. On an idle machine it takes a few seconds.
 const SHARE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -92,6 +99,113 @@ async fn a_core_with_another_token_gets_no_calls_and_both_sides_say_so() {
     refusing.signal("HUP").await;
     assert_shared(&[&trusting, &refusing]).await;
     clients.assert_all_served().await;
+}
+
+/// The three ways to name several cores.
+#[derive(Clone, Copy, Debug)]
+enum Naming {
+    Urls,
+    OneName,
+    Balancer,
+}
+
+#[tokio::test]
+async fn a_refused_token_is_told_however_the_cores_are_named_and_if_one_refuses_or_all() {
+    let urls = refusals_are_told(Naming::Urls);
+    let balancer = refusals_are_told(Naming::Balancer);
+    let has_namespaces = Command::new("unshare").args(["--map-root-user", "--mount", "true"]).status();
+    let name = async {
+        if has_namespaces.is_ok_and(|status| status.success()) {
+            refusals_are_told(Naming::OneName).await;
+        } else {
+            assert!(!is_long(), "no name can have addresses: `unshare --map-root-user --mount` is refused");
+        }
+    };
+    tokio::join!(urls, balancer, name);
+}
+
+async fn refusals_are_told(naming: Naming) {
+    let (cores, authority, port) = (Cores::new().await, Authority::new(), free_port());
+    let files = [TOKEN; 2].map(|token| authority.keep_token(token));
+    let hosts = ["127.0.0.2", "127.0.0.3"];
+    let addresses = hosts.map(|host| format!("{host}:{port}"));
+    let start = async |number: usize| {
+        let admin = format!("{}:0", hosts[number]);
+        let ports = ["core", "--grpc-addr", &addresses[number], "--admin-addr", &admin];
+        let flags = ["--service-token-file", &files[number]];
+        cores.installation.start(&[ports.as_slice(), &flags].concat()).await
+    };
+    let servers = [start(0).await, start(1).await];
+    let key = key_without_limits(&cores.installation).await;
+    let proxy = HaproxyServer::start_before_cores(
+        &servers.each_ref().map(|core| (core.address("gRPC"), core.address("admin"))),
+    )
+    .await;
+    let (url, gateways) = match naming {
+        Naming::Urls => (addresses.each_ref().map(|it| format!("http://{it}")).join(","), cores.installation),
+        Naming::Balancer => (format!("http://{}", proxy.address()), cores.installation),
+        Naming::OneName => (format!("http://cores.example:{port}"), with_one_name(&cores.installation)),
+    };
+    let token = authority.keep_token(TOKEN);
+    let start_gateway = async || {
+        let ports = ["--http-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"];
+        let flags = ["gateway", "--core-url", &url, "--service-token-file", &token];
+        gateways.start(&[flags.as_slice(), &ports].concat()).await
+    };
+    let gateway = start_gateway().await;
+    part_is(&gateway, "core", "ok", "").await;
+    let refuse = async |number: usize| {
+        fs::write(&files[number], "another-token-that-is-as-long-as-needed").unwrap();
+        servers[number].signal("HUP").await;
+    };
+
+    println!("{naming:?}: one of two refuses");
+    let clients = Clients::start(&gateway, &key);
+    clients.answered(20).await;
+    refuse(1).await;
+    part_is(&gateway, "core", "degraded", "token_refused").await;
+    if !matches!(naming, Naming::Balancer) {
+        clients.answered(30).await;
+        clients.assert_all_served().await;
+    }
+    let started = start_gateway().await;
+    part_is(&started, "core", "degraded", "token_refused").await;
+
+    println!("{naming:?}: all refuse");
+    refuse(0).await;
+    eventually(SHARE_TIMEOUT, async || match gateway.client(&key).get("/v1/pets").await {
+        answer if answer.status() == 503 => Ok(()),
+        answer => Err(format!("{answer:?}")),
+    })
+    .await;
+    let never_ready = start_gateway().await;
+    for (gateway, state) in [(&never_ready, "down"), (&gateway, "degraded"), (&started, "degraded")] {
+        for _ in 0..10 {
+            part_is(gateway, "core", state, "token_refused").await;
+            sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    println!("{naming:?}: all are gone");
+    drop(servers);
+    part_is(&gateway, "core", "degraded", "unreachable").await;
+    part_is(&never_ready, "core", "down", "not_reached").await;
+}
+
+/// Returns the installation of gateways for which one name has the addresses of both cores.
+fn with_one_name(cores: &Installation) -> Installation {
+    let folder = cores.folder().display();
+    let hosts = "127.0.0.1 localhost\n127.0.0.2 cores.example\n127.0.0.3 cores.example\n";
+    fs::write(cores.folder().join("hosts"), hosts).unwrap();
+    let script = format!(
+        "#!/bin/sh\nexec unshare --map-root-user --mount sh -ec \
+         'mount --bind {folder}/hosts /etc/hosts; exec \"$@\"' sh {} \"$@\"\n",
+        env!("CARGO_BIN_EXE_petstore")
+    );
+    let program = cores.folder().join("with-one-name");
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, Permissions::from_mode(0o700)).unwrap();
+    Installation::of(program.to_str().unwrap())
 }
 
 #[tokio::test]
