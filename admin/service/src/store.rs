@@ -44,7 +44,7 @@ impl AdminStore {
     async fn change<T, F>(&self, actor: &Actor, now: UnixMillis, change: F) -> Result<T>
     where
         T: Send + 'static,
-        F: for<'c> FnOnce(ActorChange<'c>) -> BoxFuture<'c, Result<T>> + Send + 'static,
+        F: for<'c> FnOnce(ActorChange<'c>) -> BoxFuture<'c, Result<T>> + Clone + Send + 'static,
     {
         let actor = actor.clone();
         self.database

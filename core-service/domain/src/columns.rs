@@ -27,6 +27,7 @@ impl From<DatabaseError> for PetStoreError {
         match error {
             DatabaseError::Unavailable(cause) => Self::Unavailable(cause),
             DatabaseError::Failed(error) => Self::Bug(error.into()),
+            error @ DatabaseError::NumberTaken(_) => Self::Bug(error.into()),
         }
     }
 }

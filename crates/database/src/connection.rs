@@ -23,7 +23,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use futures_util::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
-use sea_orm::{ConnAcquireErr, ConnectionTrait, DbBackend, DbErr, QueryResult, Statement, metric};
+use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult, Statement, metric};
 use tokio::{sync::oneshot, task::JoinHandle, time};
 
 mod batches;
@@ -145,14 +145,26 @@ impl Connections {
     }
 
     /// Returns the result of work in a transaction. It is committed if the result is `Ok` and no statement
-    /// failed.
+    /// failed. It is repeated once if a prepared statement was stale.
     pub(super) async fn transaction<T, E, F>(&self, work: F) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<DbErr> + Send + 'static,
-        F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, E>> + Send + 'static,
+        F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, E>> + Clone + Send + 'static,
     {
-        self.submit(|session| Box::pin(in_transaction(session, work))).await
+        self.submit(|session| {
+            Box::pin(async move {
+                // SQLite itself prepares stale statements again.
+                let again = (session.get_database_backend() == DbBackend::Postgres).then(|| work.clone());
+                let result = in_transaction(session, work).await;
+                let is_stale = session.has_prepared_again().await;
+                match again.filter(|_| is_stale) {
+                    Some(again) => in_transaction(session, again).await,
+                    None => result,
+                }
+            })
+        })
+        .await
     }
 
     /// Returns the rows of one statement, which is committed separately.
@@ -176,7 +188,7 @@ impl Connections {
         let answer = match time::timeout(ACQUIRE_TIMEOUT, &mut answered).await {
             Ok(answer) => answer,
             Err(_) if place.is_some_and(|place| place.withdraw()) => {
-                return Err(DbErr::ConnectionAcquire(ConnAcquireErr::Timeout).into());
+                return Err(self.owners.shared.no_connection().into());
             }
             Err(_) => answered.await, // the job has begun
         };

@@ -13,13 +13,35 @@ use sea_orm::{
 
 /// Returns `true` if a connection was not made, or was not free, in time.
 pub(super) fn is_slow_connection(error: &DbErr) -> bool {
-    matches!(error, DbErr::ConnectionAcquire(ConnAcquireErr::Timeout))
+    matches!(error, DbErr::ConnectionAcquire(ConnAcquireErr::Timeout) | DbErr::Conn(RuntimeErr::Internal(_)))
         || matches!(sqlx_error(error), Some(sqlx::Error::PoolTimedOut))
 }
 
-/// Returns `true` if a unique constraint refused the row.
-pub fn is_duplicate(error: &DbErr) -> bool {
-    matches!(error.sql_err(), Some(SqlErr::UniqueConstraintViolation(_)))
+/// Returns `true` if the server, or PgBouncer before it, has no connection to spare.
+pub(super) fn is_full(error: &sqlx::Error) -> bool {
+    sqlstate(error) == Some("53300")
+        || reported(error).is_some_and(|error| error.message().starts_with("no more connections allowed"))
+}
+
+/// Returns `true` if the server no longer runs a prepared statement, which has had no effect: its result type
+/// was changed, or somebody dropped it.
+pub(super) fn is_stale_statement(error: &sqlx::Error) -> bool {
+    matches!(sqlstate(error), Some("0A000" | "26000"))
+}
+
+/// Returns `true` if this unique constraint refused the row. It has the name that PostgreSQL gives it, such
+/// as `accounts_name_key`. Any other constraint refuses a row for a reason that its caller does not expect.
+pub fn is_duplicate(error: &DbErr, constraint: &str) -> bool {
+    let Some(sqlx::Error::Database(error)) = sqlx_error(error) else { return false };
+    let column = error.message().strip_prefix("UNIQUE constraint failed: "); // SQLite names no constraint
+    let of_column = column.map(|column| column.replace('.', "_") + "_key");
+    error.constraint().or(of_column.as_deref()) == Some(constraint)
+}
+
+/// Returns `true` if the number of a new row is in use on PostgreSQL, or another primary key.
+pub(super) fn is_number_taken(error: &DbErr) -> bool {
+    let constraint = sqlx_error(error).and_then(reported).and_then(PgDatabaseError::constraint);
+    code(error) == Some("23505") && constraint.is_some_and(|constraint| constraint.ends_with("_pkey"))
 }
 
 /// Returns `true` if a foreign key refused the row: the row that it refers to does not exist.
@@ -89,7 +111,7 @@ pub fn is_refusal(error: &DbErr) -> bool {
 
 /// Returns `true` if the database is unavailable, busy or full.
 pub fn is_outage(error: &DbErr) -> bool {
-    if let DbErr::ConnectionAcquire(_) = error {
+    if let DbErr::ConnectionAcquire(_) | DbErr::Conn(RuntimeErr::Internal(_)) = error {
         return true;
     }
     if let DbErr::Conn(RuntimeErr::SqlxError(error)) = error

@@ -104,11 +104,21 @@ pub enum DatabaseError {
     /// A statement failed, and would fail again.
     #[error("the database refused a statement")]
     Failed(#[source] DbErr),
+    /// A new row has the primary key of another row, on PostgreSQL.
+    #[error(
+        "the number of a new row is in use: if rows were copied without their sequences, run `migrate up`, \
+         which sets these right"
+    )]
+    NumberTaken(#[source] DbErr),
 }
 
 impl From<DbErr> for DatabaseError {
     fn from(error: DbErr) -> Self {
-        if fault::is_outage(&error) { Self::Unavailable(error.into()) } else { Self::Failed(error) }
+        match error {
+            error if fault::is_outage(&error) => Self::Unavailable(error.into()),
+            error if fault::is_number_taken(&error) => Self::NumberTaken(error),
+            error => Self::Failed(error),
+        }
     }
 }
 

@@ -89,12 +89,12 @@ fn settings(address: &PostgresAddress, connections: usize, of: Use, health: &Arc
     let plans = if is_batched { "force_generic_plan" } else { "force_custom_plan" };
     let mut parameters = SERVER_LIMITS.to_vec();
     parameters.push(("plan_cache_mode", plans));
-    if is_read_only {
-        // Not set to `off` otherwise: an operator may have made a server read-only that others replace.
-        parameters.push(("default_transaction_read_only", "on"));
-    }
+    let access = "default_transaction_read_only";
+    parameters.extend(is_read_only.then_some((access, "on")));
+    // Not set to `off`: an operator may have made a server read-only that others replace.
+    let reset = if is_read_only { String::new() } else { format!("; RESET {access}") };
     Settings {
-        target: Target::Postgres(Box::new(connect_options(address)), set(&parameters)),
+        target: Target::Postgres(Box::new(connect_options(address)), set(&parameters) + &reset),
         is_for_writes: !is_read_only,
         connections,
         // Longer than the server's limit on statements, and than a caller waits.
@@ -166,12 +166,40 @@ pub(super) async fn open(
     let status = || async move { migrations::status(on, schema).await.map_err(|error| explain(url, error)) };
     let up = || async move {
         let up = retry_while_locked(on, || migrations::up(on, schema)).await;
-        up.map_err(|error| explain(url, error))
+        up.map_err(|error| explain(url, error))?;
+        if let Err(error) = advance_sequences(on).await {
+            tracing::debug!(%error, "the sequences of rows' numbers were not checked"); // they need their owner
+        }
+        Ok(())
     };
     let prepared = prepare_schema(url, schema, options, status, up).await;
     let _ = connection.close().await; // the reason is in `prepared`
     prepared?;
     Ok(database(address, Arc::default()))
+}
+
+/// Advances each sequence that is behind the rows of its table, which were copied without it: new rows would
+/// get numbers that are in use. The rows are read before the sequence, which is ahead of those that it gave
+/// numbers to.
+async fn advance_sequences(connection: &DatabaseConnection) -> Result<(), DbErr> {
+    let ask =
+        async |sql: String| connection.query_all_raw(Statement::from_string(DbBackend::Postgres, sql)).await;
+    let tables = "SELECT quote_ident(table_name), quote_ident(column_name) FROM information_schema.columns \
+                  WHERE table_schema = current_schema() AND is_identity = 'YES'";
+    for table in ask(tables.to_owned()).await? {
+        let (table, column): (String, String) = (table.try_get_by_index(0)?, table.try_get_by_index(1)?);
+        let advance = format!(
+            "SELECT setval(sequence, last) FROM ( \
+                 SELECT pg_get_serial_sequence('{table}', '{column}')::regclass AS sequence, \
+                     (SELECT max({column}) FROM {table}) AS last) AS of_table \
+             WHERE last > coalesce(pg_sequence_last_value(sequence), 0)"
+        );
+        for row in ask(advance).await? {
+            let last: i64 = row.try_get_by_index(0)?;
+            tracing::warn!("the sequence of {table}.{column} was behind its rows, and is at {last} now");
+        }
+    }
+    Ok(())
 }
 
 /// Retries while other sessions hold locks that work on the schema needs, for ten minutes at most. In

@@ -34,7 +34,7 @@ impl Database {
     where
         T: Send + 'static,
         E: From<DbErr> + From<DatabaseError> + Send + 'static,
-        F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, E>> + Send + 'static,
+        F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, E>> + Clone + Send + 'static,
     {
         self.transaction_beside_others(|session| {
             Box::pin(async move {
@@ -57,7 +57,7 @@ impl Database {
     where
         T: Send + 'static,
         E: From<DbErr> + From<DatabaseError> + Send + 'static,
-        F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, E>> + Send + 'static,
+        F: for<'c> FnOnce(&'c Session) -> BoxFuture<'c, Result<T, E>> + Clone + Send + 'static,
     {
         self.within(self.writer.transaction(work)).await
     }
@@ -86,20 +86,21 @@ impl Database {
         A: ActiveModelTrait + Send + 'static,
         ModelOf<A>: IntoActiveModel<A> + Send,
     {
-        let insert = A::Entity::insert_many(rows);
         self.within(async {
             if self.writer.backend() == DbBackend::Postgres {
                 let columns = <A::Entity as EntityTrait>::Column::iter().map(Expr::col);
                 let returning = Query::returning().exprs(columns);
-                let statement = DbBackend::Postgres.build(insert.into_query().returning(returning));
+                let mut insert = A::Entity::insert_many(rows).into_query();
+                let statement = DbBackend::Postgres.build(insert.returning(returning));
                 let rows = self.writer.query(statement).await?;
                 Ok(rows
                     .iter()
                     .map(|row| ModelOf::<A>::from_query_result(row, ""))
                     .collect::<Result<_, _>>()?)
             } else {
-                let inserted =
-                    self.writer.transaction(|transaction| Box::pin(insert.exec_with_returning(transaction)));
+                let inserted = self.writer.transaction(|transaction| {
+                    Box::pin(A::Entity::insert_many(rows).exec_with_returning(transaction))
+                });
                 Ok(inserted.await?)
             }
         })

@@ -4,6 +4,7 @@ mod backup;
 mod durability;
 mod engines;
 mod lost_pets;
+mod operators_changes;
 mod pgbouncer;
 mod postgres_outages;
 mod postgres_tls;

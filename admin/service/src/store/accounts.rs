@@ -129,7 +129,7 @@ impl AdminStore {
         name: &AccountName,
         action: &'static str,
         now: UnixMillis,
-        work: impl FnOnce(Account) -> Result<Account, PetStoreError> + Send + 'static,
+        work: impl FnOnce(Account) -> Result<Account, PetStoreError> + Clone + Send + 'static,
     ) -> Result<Account> {
         let name = name.clone();
         self.change(actor, now, move |change| {

@@ -285,7 +285,9 @@ async fn insert(
     };
     let operator: Operator = match operator::Entity::insert(row).exec_with_returning(change.session).await {
         Ok(row) => row.try_into()?,
-        Err(error) if fault::is_duplicate(&error) => return Err(AdminError::OperatorExists(name.clone())),
+        Err(error) if fault::is_duplicate(&error, "operators_name_key") => {
+            return Err(AdminError::OperatorExists(name.clone()));
+        }
         Err(error) => return Err(error.into()),
     };
     change.record("CreateOperator", None, &operator).await?;

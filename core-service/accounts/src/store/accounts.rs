@@ -160,7 +160,11 @@ fn row(name: &AccountName, plan: Plan, revision: i64) -> account::ActiveModel {
 
 /// Returns the error of a write that may have met another account with the name.
 fn exists(error: DbErr, name: &AccountName) -> PetStoreError {
-    if fault::is_duplicate(&error) { PetStoreError::AccountExists(name.to_string()) } else { error.into() }
+    if fault::is_duplicate(&error, "accounts_name_key") {
+        PetStoreError::AccountExists(name.to_string())
+    } else {
+        error.into()
+    }
 }
 
 /// Returns the text with LIKE's wildcard characters escaped.

@@ -37,7 +37,7 @@ impl Accounts {
         &self,
         name: &AccountName,
         now: UnixMillis,
-        change: impl FnOnce(Account) -> Result<Account, PetStoreError> + Send + 'static,
+        change: impl FnOnce(Account) -> Result<Account, PetStoreError> + Clone + Send + 'static,
     ) -> Result<Account, PetStoreError> {
         let name = name.clone();
         let changed = self

@@ -7,7 +7,7 @@ use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use super::{
     Catalogue,
     entity::{create_request, pet},
-    pets::{InFlightKey, is_name_in_use},
+    pets::{InFlightKey, NAMES, is_name_in_use},
 };
 use crate::{
     catalogue::{Created, IdempotencyKey, NewPet, Pet},
@@ -37,7 +37,7 @@ impl Catalogue {
                         lost_connections += 1;
                         continue;
                     }
-                    Err(error) if !fault::is_duplicate(&error) => return Err(error.into()),
+                    Err(error) if !fault::is_duplicate(&error, NAMES) => return Err(error.into()),
                     Ok(None) | Err(_) => {} // a pet was already added with that key
                 }
                 if let Some(pet) = Box::pin(self.find_created_pet(&key, now)).await? {

@@ -13,7 +13,7 @@ use crate::{
 mod creates;
 mod reads;
 
-pub(super) use creates::{InFlightKey, PetCreates, is_name_in_use};
+pub(super) use creates::{InFlightKey, NAMES, PetCreates, is_name_in_use};
 pub(super) use reads::{Gets, Lists, Rows};
 
 impl Catalogue {

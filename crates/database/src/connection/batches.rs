@@ -10,13 +10,14 @@ use std::{collections::VecDeque, fmt, pin::pin, sync::Arc, time::Duration};
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use petstore_telemetry::traces::Current;
-use sea_orm::{ConnAcquireErr, DbErr};
+use sea_orm::DbErr;
 use tokio::{sync::oneshot, task, time};
 
 use super::{
     ACQUIRE_TIMEOUT, Connections, Observer, Session,
     queue::{Job, Work},
 };
+use crate::fault::is_slow_connection;
 
 /// Maximum number of slots of one kind of call, and the number of connections that they need.
 pub(crate) const SLOTS: usize = 2;
@@ -110,7 +111,7 @@ impl<B: Batched> Batches<B> {
         let received = match time::timeout(ACQUIRE_TIMEOUT, &mut answered).await {
             Ok(received) => received,
             Err(_) if queued.withdraw() => {
-                let error = DbErr::ConnectionAcquire(ConnAcquireErr::Timeout);
+                let error = self.connections.owners.shared.no_connection();
                 return Err(BatchError { error, is_shared: false });
             }
             Err(_) => answered.await, // it is in flight
@@ -282,7 +283,7 @@ impl<B: Batched> Work for Slot<B> {
     fn fail(&mut self, error: DbErr) {
         if self.callers.is_empty() {
             // No connection became free in time. Each caller gives up at its own timeout.
-            if let DbErr::ConnectionAcquire(ConnAcquireErr::Timeout) = error {
+            if is_slow_connection(&error) {
                 return;
             }
             let queue = std::mem::take(&mut self.batches.state.lock().queue);

@@ -1,6 +1,7 @@
 //! The task that owns a connection.
 
 use std::{
+    collections::VecDeque,
     panic::AssertUnwindSafe,
     sync::{
         Arc,
@@ -10,8 +11,12 @@ use std::{
 };
 
 use futures_util::FutureExt;
+use parking_lot::Mutex;
 use sea_orm::{ConnAcquireErr, DbErr, RuntimeErr, sqlx};
-use tokio::time::{self, Instant};
+use tokio::{
+    sync::{Notify, oneshot},
+    time::{self, Instant},
+};
 
 use crate::fault;
 
@@ -21,6 +26,9 @@ use super::{
     session::{Driver, Session},
 };
 
+/// Time after which an owner that is still connecting asks other groups for a connection.
+const HANDOVER: Duration = Duration::from_millis(50);
+
 /// State shared by the owners of connections to one database.
 pub(super) struct Shared {
     pub(super) settings: Settings,
@@ -28,11 +36,19 @@ pub(super) struct Shared {
     pub(super) stale: Arc<StaleConnections>,
     open: AtomicUsize,
     busy: AtomicUsize,
+    /// Reason for which the last attempt to connect failed, until one succeeds.
+    failure: Mutex<Option<String>>,
+    /// Held by the owner that asks other groups for a connection.
+    asking: tokio::sync::Mutex<()>,
 }
+
+/// A connection that is handed over, and the time at which it was opened.
+type Given = (Driver, Instant);
 
 impl Shared {
     pub(super) fn new(settings: Settings, stale: Arc<StaleConnections>) -> Self {
-        Self { settings, queue: Arc::default(), stale, open: AtomicUsize::new(0), busy: AtomicUsize::new(0) }
+        let (open, busy, asking) = (AtomicUsize::new(0), AtomicUsize::new(0), tokio::sync::Mutex::default());
+        Self { settings, queue: Arc::default(), stale, open, busy, failure: Mutex::default(), asking }
     }
 
     /// Returns the numbers of idle and of busy connections.
@@ -41,22 +57,66 @@ impl Shared {
         (self.open.load(Ordering::Relaxed).saturating_sub(busy), busy)
     }
 
-    /// Returns a new connection. Retries until the deadline where that may help.
-    async fn connect(&self, deadline: Instant) -> Result<Driver, DbErr> {
+    /// Returns the error of a call that got no connection in time.
+    pub(super) fn no_connection(&self) -> DbErr {
+        match &*self.failure.lock() {
+            Some(reason) => DbErr::Conn(RuntimeErr::Internal(format!("no connection within 1 s: {reason}"))),
+            None => DbErr::ConnectionAcquire(ConnAcquireErr::Timeout),
+        }
+    }
+
+    /// Returns a connection until the deadline: a new one, or one of another group, which runs on with fewer.
+    async fn connect(&self, deadline: Instant) -> Result<Given, DbErr> {
+        let connected = async {
+            tokio::select! {
+                new = self.new_connection() => new,
+                given = self.ask() => Ok(given),
+            }
+        };
+        time::timeout_at(deadline, connected).await.unwrap_or_else(|_| Err(self.no_connection()))
+    }
+
+    /// Returns a new connection. Retries where that may help.
+    async fn new_connection(&self) -> Result<Given, DbErr> {
         let (mut pause, longest_pause) = (Duration::from_millis(10), Duration::from_millis(200));
         loop {
             if !self.settings.health.is_file_in_place().await {
                 let error = std::io::Error::other("the store's file was replaced or removed");
                 return Err(DbErr::Conn(RuntimeErr::SqlxError(sqlx::Error::from(error).into())));
             }
-            match time::timeout_at(deadline, self.settings.target.connect()).await {
-                Ok(Ok(driver)) => return Ok(driver),
-                Ok(Err(error)) if may_accept_soon(&error) => {}
-                Ok(Err(error)) => return Err(DbErr::Conn(RuntimeErr::SqlxError(error.into()))),
-                Err(_) => return Err(DbErr::ConnectionAcquire(ConnAcquireErr::Timeout)),
+            match self.settings.target.connect().await {
+                Ok(driver) => {
+                    *self.failure.lock() = None;
+                    return Ok((driver, Instant::now()));
+                }
+                Err(error) if may_accept_soon(&error) => {
+                    if fault::is_full(&error) {
+                        *self.stale.full_at.lock() = Some(Instant::now());
+                        pause = longest_pause; // others hand over sooner
+                    }
+                    *self.failure.lock() = Some(error.to_string());
+                }
+                Err(error) => return Err(DbErr::Conn(RuntimeErr::SqlxError(error.into()))),
             }
             time::sleep(pause).await;
             pause = longest_pause.min(pause * 2);
+        }
+    }
+
+    /// Returns a connection that another group has handed over, while this one has none: at once if the
+    /// server was full within the last second.
+    async fn ask(&self) -> Given {
+        let is_full = self.stale.full_at.lock().is_some_and(|at| at.elapsed() < Duration::from_secs(1));
+        time::sleep(if is_full { Duration::ZERO } else { HANDOVER }).await;
+        let _asking = self.asking.lock().await;
+        loop {
+            if self.open.load(Ordering::Relaxed) > 0 {
+                time::sleep(HANDOVER).await;
+            } else if let Ok((mut driver, opened_at)) = self.stale.ask().await
+                && self.settings.target.set_up(&mut driver).await.is_ok()
+            {
+                return (driver, opened_at);
+            }
         }
     }
 }
@@ -102,6 +162,9 @@ impl Owner {
     /// Answers the last job after this owner has queued for the next one, so that a caller that returns at
     /// once finds it idle.
     async fn next_job(&mut self) -> Option<Job> {
+        if self.done.is_some() {
+            self.hand_over();
+        }
         let next = self.shared.queue.next(self.connection.is_some());
         if let Some(done) = self.done.take() {
             done.work.answer();
@@ -111,13 +174,29 @@ impl Owner {
             Next::Wait(job) => job,
             Next::End => return None,
         };
-        if let Some(end) = self.connection.as_ref().and_then(|connection| self.expires_at(connection)) {
-            if let Ok(job) = time::timeout_at(end, &mut job).await {
-                return job.ok();
+        while let Some(connection) = &self.connection {
+            let end = self.expires_at(connection);
+            tokio::select! {
+                biased;
+                job = &mut job => return job.ok(),
+                () = self.shared.stale.asked.notified() => self.hand_over(),
+                () = time::sleep_until(end.unwrap_or_else(Instant::now)), if end.is_some() => {
+                    self.close_in_background();
+                }
             }
-            self.close_in_background();
         }
         job.await.ok()
+    }
+
+    /// Hands the connection over to a group that has none, if there is one.
+    fn hand_over(&mut self) {
+        if self.connection.is_some()
+            && let Some(asking) = self.shared.stale.next_asking()
+            && let Some(connection) = self.connection.take()
+        {
+            // It is cut if the other one has given up.
+            let _ = asking.send((connection.session.into_driver(), connection.opened_at));
+        }
     }
 
     /// Returns the connection that is kept, if it is usable.
@@ -137,14 +216,14 @@ impl Owner {
         let deadline = job.submitted_at + ACQUIRE_TIMEOUT;
         if deadline <= Instant::now() {
             // No other owner could ping its connection in time, and would cut it.
-            job.work.fail(DbErr::ConnectionAcquire(ConnAcquireErr::Timeout));
+            job.work.fail(self.shared.no_connection());
             self.done = Some(job);
             return;
         }
         let shared = Arc::clone(&self.shared);
         let Some(claim) = shared.queue.claim(job) else { return };
         match shared.connect(deadline).await {
-            Ok(driver) => self.connection = Some(OpenConnection::new(driver, &shared)),
+            Ok(given) => self.connection = Some(OpenConnection::new(given, &shared)),
             Err(error) => {
                 if let Some(mut job) = claim.take() {
                     job.work.fail(error);
@@ -209,13 +288,11 @@ impl Owner {
 }
 
 impl OpenConnection {
-    fn new(driver: Driver, shared: &Arc<Shared>) -> Self {
-        let Settings { target, health, .. } = &shared.settings;
-        let now = Instant::now();
+    fn new((driver, opened_at): Given, shared: &Arc<Shared>) -> Self {
         Self {
-            session: Session::new(driver, target.backend(), health.clone()),
-            opened_at: now,
-            used_at: now,
+            session: Session::new(driver, Arc::clone(shared)),
+            opened_at,
+            used_at: Instant::now(),
             _open: CountGuard::new(shared, |shared| &shared.open),
         }
     }
@@ -226,7 +303,7 @@ impl OpenConnection {
 
     /// Closes the connection as the protocol requires.
     async fn close(self) {
-        let closed = time::timeout(Duration::from_secs(1), self.session.close()).await;
+        let closed = time::timeout(Duration::from_secs(1), self.session.into_driver().close()).await;
         if let Ok(Err(error)) = closed {
             tracing::debug!(%error, "a connection to the database was not closed in order");
         }
@@ -244,6 +321,7 @@ fn may_accept_soon(error: &sqlx::Error) -> bool {
     match error {
         error if fault::is_hang_up(error) => true,
         sqlx::Error::Io(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
+        error if fault::is_full(error) => true,
         sqlx::Error::Database(error) => error.is_transient_in_connect_phase(),
         _ => false,
     }
@@ -268,10 +346,10 @@ impl Drop for CountGuard {
     }
 }
 
-/// Time of the last connection failure. The cause of that failure (a restart, a failover, an administrator)
+/// What the groups of connections to one server share: who lacks a connection, and the time of the last
+/// connection failure. The cause of that failure (a restart, a failover, an administrator)
 /// probably cut all other connections too. Every connection that was last used before it is pinged before it
 /// is used again, so that a retry does not get the next dead one.
-#[derive(Debug)]
 pub(super) struct StaleConnections {
     start: Instant,
     /// Milliseconds after `start`, rounded up; 0 for no failure.
@@ -281,6 +359,12 @@ pub(super) struct StaleConnections {
     /// Time at which another server may have replaced a read-only one, in milliseconds after `start`, rounded
     /// up; 0 for never. Connections that were opened before are closed, because the old server may run on.
     replaced_at: AtomicU64,
+    /// Time at which the server last had no connection to spare.
+    full_at: Mutex<Option<Instant>>,
+    /// Groups that have no connection, in order of their asking.
+    askers: Mutex<VecDeque<oneshot::Sender<Given>>>,
+    /// Wakes an idle owner when a group asks.
+    asked: Notify,
 }
 
 impl StaleConnections {
@@ -290,7 +374,25 @@ impl StaleConnections {
             failed_at: AtomicU64::new(0),
             is_read_only: AtomicBool::new(false),
             replaced_at: AtomicU64::new(0),
+            full_at: Mutex::default(),
+            askers: Mutex::default(),
+            asked: Notify::new(),
         }
+    }
+
+    /// Asks for a connection, which arrives when another group has done a job, or is idle.
+    fn ask(&self) -> oneshot::Receiver<Given> {
+        let (give, given) = oneshot::channel();
+        self.askers.lock().push_back(give);
+        self.asked.notify_one();
+        given
+    }
+
+    /// Returns the group that has asked first, if one still waits.
+    fn next_asking(&self) -> Option<oneshot::Sender<Given>> {
+        let mut askers = self.askers.lock();
+        askers.retain(|asker| !asker.is_closed());
+        askers.pop_front()
     }
 
     /// Records that a connection has failed just now.

@@ -22,8 +22,8 @@ use sea_orm::{
 use sea_query_sqlx::SqlxValues;
 use tokio::sync::Mutex;
 
-use super::Observer;
-use crate::{fault, health::Health};
+use super::{Observer, owner::Shared};
+use crate::fault;
 
 /// Target of a connection, with its options.
 pub(crate) enum Target {
@@ -42,14 +42,20 @@ impl Target {
     }
 
     pub(super) async fn connect(&self) -> Result<Driver, sqlx::Error> {
-        Ok(match self {
-            Self::Postgres(options, setup) => {
-                let mut connection = options.connect().await?;
-                connection.execute(AssertSqlSafe(setup.as_str())).await?;
-                Driver::Postgres(connection)
-            }
+        let mut driver = match self {
+            Self::Postgres(options, _) => Driver::Postgres(options.connect().await?),
             Self::Sqlite(options) => Driver::Sqlite(options.connect().await?),
-        })
+        };
+        self.set_up(&mut driver).await?;
+        Ok(driver)
+    }
+
+    /// Sets the parameters of a session, which may have those of another use.
+    pub(super) async fn set_up(&self, driver: &mut Driver) -> Result<(), sqlx::Error> {
+        match self {
+            Self::Postgres(_, setup) => driver.send(setup).await.map(drop),
+            Self::Sqlite(_) => Ok(()),
+        }
     }
 }
 
@@ -110,27 +116,30 @@ fn parts(statement: &Statement) -> (AssertSqlSafe<&str>, SqlxValues) {
 pub struct Session {
     /// The connection, locked only by that job.
     driver: Mutex<Driver>,
-    backend: DbBackend,
+    shared: Arc<Shared>,
     observer: Option<Observer>,
-    health: Arc<Health>,
     /// `true` while it is unknown what the connection is doing, or which state it is in.
     is_in_doubt: AtomicBool,
     /// `true` if a statement of this job has failed.
     has_failed: AtomicBool,
     /// `true` if the server has refused a write of this job because it takes none.
     is_read_only: AtomicBool,
+    is_in_transaction: AtomicBool,
+    /// `true` if a transaction failed because statements have to be prepared again.
+    has_stale_statements: AtomicBool,
 }
 
 impl Session {
-    pub(super) fn new(driver: Driver, backend: DbBackend, health: Arc<Health>) -> Self {
+    pub(super) fn new(driver: Driver, shared: Arc<Shared>) -> Self {
         Self {
             driver: Mutex::new(driver),
-            backend,
+            shared,
             observer: None,
-            health,
             is_in_doubt: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
             is_read_only: AtomicBool::new(false),
+            is_in_transaction: AtomicBool::new(false),
+            has_stale_statements: AtomicBool::new(false),
         }
     }
 
@@ -158,7 +167,7 @@ impl Session {
     }
 
     pub(super) async fn begin(&self) -> Result<(), DbErr> {
-        let begin = match self.backend {
+        let begin = match self.get_database_backend() {
             DbBackend::Postgres => "BEGIN",
             // Takes the write lock at once. Later, another process could have written in between.
             _ => "BEGIN IMMEDIATE",
@@ -194,11 +203,45 @@ impl Session {
         let mut driver = self.driver.lock().await;
         self.start()?;
         let result = driver.send(sql).await;
+        self.is_in_transaction.store(sql.starts_with("BEGIN"), Ordering::Relaxed);
         match &result {
             Ok(_) => self.is_in_doubt.store(false, Ordering::Relaxed),
-            Err(error) => self.health.record(error),
+            Err(error) => self.shared.settings.health.record(error),
         }
         result.map(drop).map_err(query_error)
+    }
+
+    /// Returns `true` if the last transaction failed because its statements were stale. They are prepared
+    /// again, so that it can be repeated.
+    pub(super) async fn has_prepared_again(&self) -> bool {
+        if !self.has_stale_statements.swap(false, Ordering::Relaxed) || !self.is_usable() {
+            return false;
+        }
+        self.has_failed.store(false, Ordering::Relaxed);
+        self.is_in_doubt.store(true, Ordering::Relaxed);
+        let is_prepared = self.prepare_again(&mut *self.driver.lock().await).await.is_ok();
+        self.is_in_doubt.store(!is_prepared, Ordering::Relaxed);
+        is_prepared
+    }
+
+    /// Forgets the prepared statements. Who dropped them may have reset the session's parameters too.
+    async fn prepare_again(&self, driver: &mut Driver) -> Result<(), sqlx::Error> {
+        on_either!(driver, connection => connection.clear_cached_statements().await)?;
+        self.shared.settings.target.set_up(driver).await
+    }
+
+    /// Returns `true` if this is the result of a stale statement outside of a transaction, which is to be sent
+    /// again.
+    async fn is_to_repeat<T>(&self, driver: &mut Driver, result: &Result<T, sqlx::Error>) -> bool {
+        if !result.as_ref().is_err_and(fault::is_stale_statement) {
+            return false;
+        }
+        let is_in_transaction = self.is_in_transaction.load(Ordering::Relaxed);
+        self.has_stale_statements.store(is_in_transaction, Ordering::Relaxed);
+        if !is_in_transaction {
+            let _ = self.prepare_again(driver).await; // after a failure, the statement fails too
+        }
+        !is_in_transaction
     }
 
     /// Returns the rows of a text that begins and ends a transaction and holds all its statements. SQLite
@@ -219,8 +262,8 @@ impl Session {
         self.driver.get_mut().ping().await
     }
 
-    pub(super) async fn close(self) -> Result<(), sqlx::Error> {
-        self.driver.into_inner().close().await
+    pub(super) fn into_driver(self) -> Driver {
+        self.driver.into_inner()
     }
 
     /// Marks the connection as in doubt before something is sent. It stays so until the answer has arrived,
@@ -241,7 +284,7 @@ impl Session {
                 if fault::is_read_only(error) {
                     self.is_read_only.store(true, Ordering::Relaxed);
                 }
-                self.health.record(error);
+                self.shared.settings.health.record(error);
                 fault::keeps_connection_usable(error)
             }
         };
@@ -288,14 +331,17 @@ impl fmt::Debug for Session {
 #[async_trait::async_trait]
 impl ConnectionTrait for Session {
     fn get_database_backend(&self) -> DbBackend {
-        self.backend
+        self.shared.settings.target.backend()
     }
 
     async fn execute_raw(&self, statement: Statement) -> Result<ExecResult, DbErr> {
         let mut driver = self.driver.lock().await;
         self.start()?;
         let started = self.started();
-        let result = driver.execute(&statement).await;
+        let mut result = driver.execute(&statement).await;
+        if self.is_to_repeat(&mut driver, &result).await {
+            result = driver.execute(&statement).await;
+        }
         self.finish_statement(&result);
         self.observe(started, &statement, &result);
         result.map_err(|error| DbErr::Exec(RuntimeErr::SqlxError(error.into())))
@@ -317,7 +363,10 @@ impl ConnectionTrait for Session {
         let mut driver = self.driver.lock().await;
         self.start()?;
         let started = self.started();
-        let result = driver.rows(&statement).await;
+        let mut result = driver.rows(&statement).await;
+        if self.is_to_repeat(&mut driver, &result).await {
+            result = driver.rows(&statement).await;
+        }
         self.finish_statement(&result);
         self.observe(started, &statement, &result);
         result.map_err(query_error)

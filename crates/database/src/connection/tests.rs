@@ -2,6 +2,7 @@
 //! a caller gives up or a job fails.
 
 mod lifetimes;
+mod stale_statements;
 
 use std::{
     future::pending,
@@ -20,7 +21,7 @@ use petstore_test_servers::{
     },
     servers::PostgresServer,
 };
-use sea_orm::{ConnectionTrait, EntityTrait, PaginatorTrait};
+use sea_orm::{ConnAcquireErr, ConnectionTrait, EntityTrait, PaginatorTrait};
 use tokio::sync::Notify;
 
 use super::*;

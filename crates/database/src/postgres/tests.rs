@@ -1,3 +1,5 @@
+mod few_connections;
+
 use std::time::{Duration, Instant};
 
 use petstore_test_servers::{

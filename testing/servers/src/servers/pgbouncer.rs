@@ -35,9 +35,16 @@ impl PgBouncerServer {
     ///
     /// Panics if it does not start, naming the Debian package if the program is missing.
     pub async fn start(postgres: SocketAddr) -> Self {
+        Self::start_with(postgres, "default_pool_size = 50").await
+    }
+
+    /// Starts a pooler with one more setting, such as the number of connections to the server.
+    ///
+    /// Panics as `start` does.
+    pub async fn start_with(postgres: SocketAddr, setting: &str) -> Self {
         loop {
             let mut server = Self { port: free_port(), process: Supervised::new(Signal::KILL) };
-            server.write_settings(postgres);
+            server.write_settings(postgres, setting);
             match server.run().await {
                 Ok(()) => return server,
                 Err(StartFault::PortTaken) => {}
@@ -59,13 +66,13 @@ impl PgBouncerServer {
         }
     }
 
-    fn write_settings(&self, postgres: SocketAddr) {
+    fn write_settings(&self, postgres: SocketAddr, setting: &str) {
         let (folder, port) = (self.process.folder(), self.port);
         let (host, to) = (postgres.ip(), postgres.port());
         let settings = format!(
             "[databases]\n* = host={host} port={to}\n\
              [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
-             auth_type = trust\nauth_file = users\npool_mode = session\ndefault_pool_size = 50\n\
+             auth_type = trust\nauth_file = users\npool_mode = session\n{setting}\n\
              ignore_startup_parameters = extra_float_digits\n"
         );
         fs::write(folder.join("settings"), settings).expect("a file");

@@ -92,8 +92,11 @@ impl Drop for Entry {
 /// Returns `true` if another core was still working on a creation with one of the names when the time to wait
 /// for it had passed.
 pub(in crate::catalogue) fn is_name_in_use(error: &DbErr) -> bool {
-    fault::is_key_timeout(error, "create_requests_pkey") // the table's primary key on PostgreSQL
+    fault::is_key_timeout(error, NAMES)
 }
+
+/// Primary key of the names of creations, on PostgreSQL. SQLite skips a name that is taken.
+pub(in crate::catalogue) const NAMES: &str = "create_requests_pkey";
 
 /// The kind of call that adds a pet.
 struct Creates;

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::{FutureExt, future::join_all};
+use sea_orm::ConnAcquireErr;
 use tokio::sync::Semaphore;
 
 use super::*;
