@@ -51,10 +51,4 @@ impl Gateway {
         let key = self.state().keys.find(key_id).await?;
         Ok(limit_status(&pipeline::limit_status(self.state(), &key).await?))
     }
-
-    /// Returns counts and durations of this gateway's answers as JSON: since its start, and in the last five
-    /// minutes.
-    pub fn figures(&self) -> Value {
-        self.state().figures.body()
-    }
 }

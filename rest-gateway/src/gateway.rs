@@ -17,11 +17,7 @@ use petstore_telemetry::{
 };
 
 use crate::{
-    brownouts::Calendar,
-    cors::CorsOrigin,
-    early_reads::AccountReads,
-    metrics::{Figures, Metrics},
-    usage::UsageCounter,
+    brownouts::Calendar, cors::CorsOrigin, early_reads::AccountReads, metrics::Metrics, usage::UsageCounter,
     waits::Waits,
 };
 
@@ -71,7 +67,6 @@ pub(crate) struct GatewayState {
     pub(crate) waits: Waits,
     pub(crate) core: CoreClient,
     pub(crate) metrics: Metrics,
-    pub(crate) figures: Arc<Figures>,
     pub(crate) usage: Arc<UsageCounter>,
 }
 
@@ -102,26 +97,20 @@ impl Gateway {
             limiter,
             usage: Arc::new(UsageCounter::new(core.transport().clone(), clock.clone())),
             core,
-            figures: Arc::new(Figures::new(&metrics, clock.clone())),
             clock,
             metrics,
         }))
     }
 
-    /// Keeps the cache of keys up to date, reports usage and records figures, until `shutdown`, and then
-    /// reports the remaining usage. Without it, revoked keys are not noticed.
+    /// Keeps the cache of keys up to date and reports usage, until `shutdown`, and then reports the remaining
+    /// usage. Without it, revoked keys are not noticed.
     pub fn run_background(self, shutdown: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
         let (keys, usage) = (self.0.keys.clone(), Arc::clone(&self.0.usage));
-        let figures = Arc::clone(&self.0.figures);
         drop(self); // only these are needed while the process ends
         let shutdown = shutdown.shared();
         // In a box, so that it is compiled with this crate.
         Box::pin(async move {
-            tokio::join!(
-                keys.keep_current(shutdown.clone()),
-                usage.keep_reported(shutdown.clone()),
-                figures.keep_recorded(shutdown),
-            );
+            tokio::join!(keys.keep_current(shutdown.clone()), usage.keep_reported(shutdown));
         })
     }
 

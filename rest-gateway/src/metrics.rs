@@ -1,8 +1,6 @@
 //! Metrics of requests and of the limiter's decisions. Keys and connections are counted in their own modules:
 //! `petstore-key-cache` and `petstore-http-server`.
 
-mod figures;
-
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -13,7 +11,6 @@ use petstore_telemetry::metrics::{
     GaugeGuard, HistogramVec, IntCounter, IntCounterVec, IntGauge, counter, counters, durations, gauge,
 };
 
-pub(crate) use self::figures::Figures;
 use crate::operation::Operation;
 
 metrics! {

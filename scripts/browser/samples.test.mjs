@@ -47,20 +47,24 @@ const environment = (origin) => ({
   GOFLAGS: "-mod=mod",
 });
 
-// Returns the output of a program. Go programs are vetted, and must be formatted by gofmt.
-async function output(language, program, name, origin) {
-  const options = { cwd: folder, env: environment(origin), timeout: 60_000 };
+// Returns a function that runs a program. Go programs are vetted, and must be formatted by gofmt.
+async function prepared(language, program, name) {
+  const options = (origin) => ({ cwd: folder, env: environment(origin), timeout: 60_000 });
   if (language !== "go") {
     const file = `${name}.${EXTENSIONS[language]}`;
     await writeFile(join(folder, file), program);
-    return (await run(INTERPRETERS[language], [file], options)).stdout;
+    return (origin) => run(INTERPRETERS[language], [file], options(origin));
   }
   await mkdir(join(folder, name));
   await writeFile(join(folder, name, "main.go"), program + "\n");
-  assert.equal((await run("gofmt", ["-l", name], options)).stdout, "", `${name} is not formatted`);
-  await run("go", ["vet", `./${name}`], options);
-  return (await run("go", ["run", `./${name}`], options)).stdout;
+  assert.equal((await run("gofmt", ["-l", name], options(""))).stdout, "", `${name} is not formatted`);
+  await run("go", ["vet", `./${name}`], options(""));
+  await run("go", ["build", "-o", `${name}/program`, `./${name}`], options(""));
+  return (origin) => run(join(folder, name, "program"), [], options(origin));
 }
+
+// Returns the output of a program.
+const output = async (language, program, name, origin) => (await (await prepared(language, program, name))(origin)).stdout;
 
 // The request that the form of an operation sends if nothing is changed in it.
 function prefilled(operation) {
@@ -128,30 +132,74 @@ for (const [language, title, programOf] of LANGUAGES) {
       times.push(performance.now());
       if (times.length === 1) return response.writeHead(429, { "Retry-After": "2" }).end("{}");
       if (times.length === 2) return response.writeHead(500).end("{}");
-      if (language === "curl" || times.length === 5) return response.end("[]");
+      if (times.length === 5) return response.end("[]");
       if (times.length === 3) return response.socket.destroy(); // no answer
       response.writeHead(200, { "Content-Length": "100" }).write("["); // half of one
       setTimeout(() => response.socket.destroy(), 50);
     });
     assert.match(await output(language, program, "backoff-told", origin), /\[\]/);
-    assert.equal(times.length, language === "curl" ? 3 : 5);
+    assert.equal(times.length, 5);
     assert.ok(times[1] - times[0] >= 1990, `it came again after ${times[1] - times[0]} ms`);
   });
 
-  // curl repeats every failure of a creation, and waits as long as it is told.
-  const rejections = [["backoff", 400], ["backoff", 501]];
-  if (language !== "curl") rejections.push(["backoff", 429, "36000"], ["idempotency", 422], ["idempotency", 501]);
-  for (const [name, status, retryAfter] of rejections) {
-    test(`${title}: the page about ${name} does not repeat what is rejected for good or for hours: ${status}`, async (t) => {
+  for (const name of ["backoff", "idempotency", "paging"]) {
+    test(`${title}: the page about ${name} repeats what may pass, as often as it says, and nothing else`, async (t) => {
+      const quick = withoutSleep(language, await page(name, language));
+      const program = await prepared(language, quick, `${name}-of-each-status`);
+      for (const [status, retryAfter, mayPass] of RESPONSES) {
+        const what = `${status}${retryAfter ? ` with Retry-After: ${retryAfter}` : ""}`;
+        let requests = 0;
+        const origin = await stub(t, (request, response) => {
+          requests += 1;
+          if (status === 0) return response.socket.destroy();
+          response.writeHead(status, retryAfter && { "Retry-After": String(retryAfter) }).end('{"code":"X"}');
+        });
+        const { stderr } = await program(origin).then(() => assert.fail(`${what}: it succeeded`), (error) => error);
+        const sleeps = [...stderr.matchAll(/slept ([\d.]+)/g)].map(([, seconds]) => Number(seconds));
+        const repeats = mayPass && name !== "paging" ? 5 : 0;
+        assert.equal(requests, 1 + repeats, what);
+        assert.equal(sleeps.length, repeats, what);
+        for (const [index, slept] of sleeps.entries()) {
+          const least = Math.max(2 ** index, retryAfter ?? 0);
+          assert.ok(slept >= least && slept <= least + 1, `${what}: pause ${index + 1} is ${slept} s`);
+        }
+      }
+    });
+  }
+
+  test(`${title}: the program of an operation sends one request, whatever the status`, async (t) => {
+    const operation = api.operations().find(({ id }) => id === "listPets");
+    for (const [status, retryAfter] of [[400], [429, 1], [503, 1], [0]]) {
       let requests = 0;
       const origin = await stub(t, (request, response) => {
         requests += 1;
-        response.writeHead(status, retryAfter && { "Retry-After": retryAfter }).end("{}");
+        if (status === 0) return response.socket.destroy();
+        response.writeHead(status, retryAfter && { "Retry-After": String(retryAfter) }).end("{}");
       });
-      await assert.rejects(output(language, await page(name, language), `${name}-rejected-${status}`, origin));
-      assert.equal(requests, 1);
-    });
-  }
+      const program = await prepared(language, programOf(prefilled(operation), origin), `operation-${status}-${retryAfter}`);
+      await program(origin).catch(() => {});
+      assert.equal(requests, 1, `${status}`);
+    }
+  });
+}
+
+// Failures: status (0 is a connection that breaks), Retry-After, and whether the same request may pass a little later.
+const RESPONSES = [
+  [400], [401], [403], [404], [409], [410], [413], [415], [422], [429], [501],
+  [408, null, true], [500, null, true], [502, null, true], [503, null, true], [504, null, true], [0, null, true],
+  [409, 1, true], [429, 3, true], [503, 7, true], [429, 120, true],
+  [429, 121], [429, 26_000], [503, 26_000],
+];
+
+// Returns the program with words in place of its pauses.
+function withoutSleep(language, program) {
+  const [pause, words] = {
+    curl: [/sleep (".*")$/m, "echo slept $1 >&2"],
+    python: [/time\.sleep\((.*)\)$/m, 'print("slept", $1, file=sys.stderr)'],
+    javascript: [/await wait\(1000 \* (.*)\);$/m, 'console.error("slept", $1);'],
+    go: [/time\.Sleep\((.*)\)$/m, 'log.Println("slept", ($1).Seconds())'],
+  }[language];
+  return program.replace(pause, words);
 }
 
 function page(name, language) {

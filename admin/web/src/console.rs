@@ -11,7 +11,7 @@ mod tests;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
-    Router,
+    Extension, Router,
     body::{Body, to_bytes},
     extract::{ConnectInfo, Request, State},
     http::{
@@ -52,7 +52,6 @@ const PRIVATE: [(HeaderName, HeaderValue); 2] = [
 struct Console {
     /// Serves `/admin/v1/…`, and requires the token of an operator or of a session.
     admin_api: Router,
-    gateway: Gateway,
 }
 
 /// Health of the process in the form of `/readyz`, as an extension of requests to [`HEALTH`].
@@ -68,17 +67,17 @@ pub const HEALTH: &str = "/console/health";
 /// through [`answer_operator`](crate::answer_operator) first. One to [`HEALTH`] also has a [`ProcessHealth`].
 pub fn admin_router(gateway: &Gateway) -> Router {
     let api = api::api(Arc::new(AdminState::new(gateway)));
-    console(api.clone(), gateway.clone()).merge(api)
+    console(api.clone()).merge(api)
 }
 
 /// Returns the console in front of an admin API, which is a router that serves `/admin/v1/…`.
-fn console(admin_api: Router, gateway: Gateway) -> Router {
+fn console(admin_api: Router) -> Router {
     Router::new()
         .route(HEALTH, get(health))
         .route("/console/session", post(sign_in).merge(delete(sign_out)))
         .route("/console/api/{*path}", any(forward))
         .layer(middleware::from_fn(refuse_other_origins))
-        .with_state(Console { admin_api, gateway })
+        .with_state(Console { admin_api })
         .merge(pages())
         .method_not_allowed_fallback(async || {
             refuse(
@@ -170,21 +169,9 @@ async fn sign_out(State(console): State<Console>, request: Request) -> Response 
     signed_out(&cookie, &head.headers, answer)
 }
 
-/// Handles `GET /console/health`: the health of the process, which the sign-in page shows too, and, with a
-/// session, the requests of this gateway. While the core cannot check sessions, operators need these figures
-/// most, so any session's form is enough then.
-async fn health(State(console): State<Console>, request: Request) -> Response {
-    let (head, _) = request.into_parts();
-    let health = head.extensions.get().map(|ProcessHealth(health)| health.clone());
-    let mut body = health.unwrap_or_else(|| json!({}));
-    let verdict = match console.open_session(&SessionCookie::new(&head.headers), &head).await {
-        Ok(Some(session)) => console.whose(&session, &head).await,
-        Ok(None) => StatusCode::UNAUTHORIZED.into_response(),
-        Err(refusal) => refusal,
-    };
-    if verdict.status().is_success() || verdict.status().is_server_error() {
-        body["requests"] = console.gateway.figures();
-    }
+/// Handles `GET /console/health`: the health of the process, which the sign-in page shows too.
+async fn health(health: Option<Extension<ProcessHealth>>) -> Response {
+    let body = health.map_or_else(|| json!({}), |Extension(ProcessHealth(health))| health);
     (PRIVATE, json_response(StatusCode::OK, body.to_string())).into_response()
 }
 

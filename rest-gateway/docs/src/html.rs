@@ -47,7 +47,7 @@ pub(super) fn search_index(pages: impl Iterator<Item = (String, String)>) -> Str
         entries.push(json!({ "title": title, "path": path, "kind": "page", "text": text }));
         for (id, operation) in parts.filter_map(|part| part.split_once('"')) {
             let (title, path) = (text_of(between(operation, "<h2", "</h2>")), format!("{path}#{id}"));
-            let text = operation.split("<ul").next().map(text_of);
+            let text = operation.split("<ul").next().map(|it| format!("{id} {}", text_of(it)));
             entries.push(json!({ "title": title, "path": path, "kind": "operation", "text": text }));
         }
     }

@@ -124,6 +124,7 @@ fn with_links(html: &str, depth: usize, further: &[DocsPage]) -> String {
 /// Returns the first page, with its operations as HTML.
 fn home() -> String {
     let main = include_str!("assets/docs.html")
+        .replace("{topics}", &topics::links("/docs"))
         .replace("{plans}", &topics::plans_table())
         .replace("{operations}", &reference::operations(openapi::document(), "/v1"));
     let page = HtmlPage {

@@ -15,7 +15,7 @@ use super::{
     ASSETS, DocsPage, depth_of,
     error_pages::{by_status, explanation, grpc_name},
     resources, routes,
-    topics::{capitalized, grouped},
+    topics::{self, capitalized, grouped},
 };
 
 /// Returns `true` unless only programs read the resource.
@@ -136,18 +136,30 @@ async fn every_link_of_the_index_for_programs_and_of_the_catalog_is_served() {
 async fn pages_have_no_inline_script_or_style_and_load_nothing_from_elsewhere() {
     for (path, _) in resources(&[]).filter(|(path, _)| is_page(path)) {
         let page = text(get(&path).await).await;
-        for forbidden in ["<style", " style=", " onclick=", "javascript:", "http://", "https://", "src=\"//"]
-        {
+        for forbidden in ["<style", " style=", " onclick=", "javascript:", "src=\"//"] {
             assert!(!page.contains(forbidden), "{path} has {forbidden}");
+        }
+        for tag in
+            page.split('<').filter(|tag| ["script", "link", "img"].iter().any(|it| tag.starts_with(it)))
+        {
+            assert!(!tag.split('>').next().unwrap().contains("//"), "{path}: <{tag}");
         }
         let scripts = ["<script type=\"module\" src=\"/docs/", "<script src=\"/docs/"];
         assert_eq!(
             page.matches("<script").count(),
             scripts.iter().map(|script| page.matches(script).count()).sum::<usize>()
         );
-        for placeholder in
-            ["{main}", "{title}", "{rows}", "{plans}", "{operations}", "{content}", "{further}", "<!--"]
-        {
+        for placeholder in [
+            "{main}",
+            "{title}",
+            "{rows}",
+            "{plans}",
+            "{operations}",
+            "{content}",
+            "{further}",
+            "{topics}",
+            "<!--",
+        ] {
             assert!(!page.contains(placeholder), "{path} has {placeholder}");
         }
     }
@@ -261,7 +273,7 @@ async fn the_page_about_backoff_and_its_programs_repeat_what_the_table_of_codes_
     assert!(page.contains(&format!("<strong>{}, or no response</strong>:", list(&backoff))), "{page}");
     let idempotency = text(get("/docs/idempotency").await).await;
     let programs =
-        ["python", "javascript", "go"].map(|language| [(&page, language), (&idempotency, language)]);
+        ["curl", "python", "javascript", "go"].map(|language| [(&page, language), (&idempotency, language)]);
     for (page, language) in programs.into_iter().flatten() {
         let (_, program) = page.split_once(&format!("<pre data-language=\"{language}\"")).unwrap();
         let (program, _) = program.split_once("</pre>").unwrap();
@@ -279,6 +291,31 @@ async fn every_sample_exists_in_every_language() {
             assert_eq!(page.matches(&format!("<pre data-language=\"{language}\"")).count(), 1, "{path}");
         }
     }
+}
+
+#[tokio::test]
+async fn the_whole_guide_is_served_and_its_links_lead_to_what_is_served() {
+    let guide = include_str!("../../../docs/api.md");
+    let headings = guide.lines().filter_map(|line| line.strip_prefix("## "));
+    // On the first page, in its data types and in the list of errors.
+    for heading in headings.filter(|heading| !["First call", "Pets", "Errors"].contains(heading)) {
+        let path = topics::pages().map(|(path, _)| path);
+        let mut pages = Vec::new();
+        for path in path.filter(|path| path != "/docs/changelog") {
+            pages.push((text(get(&path).await).await, text(get(&format!("{path}.md")).await).await));
+        }
+        let (html, markdown) = pages
+            .iter()
+            .find(|(html, _)| html.contains(&format!("<h1>{heading}</h1>")))
+            .unwrap_or_else(|| panic!("no page has the section {heading}"));
+        assert!(markdown.starts_with(&format!("# {heading}\n")), "{markdown}");
+        for gone in ["../proto/", "../scripts/", ".md#"] {
+            assert!(!html.contains(gone) && !markdown.contains(gone), "{heading} leads to {gone}");
+        }
+    }
+    let grpc = text(get("/docs/grpc").await).await;
+    assert!(grpc.contains("buf curl") && grpc.contains("<a href=\"https://buf.build"), "{grpc}");
+    assert!(!text(get("/docs/paging").await).await.contains("$KEY"), "programs are in their place");
 }
 
 #[tokio::test]

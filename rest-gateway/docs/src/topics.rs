@@ -5,9 +5,7 @@ use std::{fmt::Write as _, mem};
 use petstore_gateway::error_page_path;
 use petstore_plans::{ENTERPRISE, FIXED};
 use petstore_proto::v1::ErrorReason;
-use pulldown_cmark::{
-    CodeBlockKind, CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html::push_html,
-};
+use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html::push_html};
 
 use super::{
     Page,
@@ -49,7 +47,7 @@ struct Topic {
     description: &'static str,
 }
 
-const TOPICS: [Topic; 4] = [
+const TOPICS: [Topic; 7] = [
     Topic {
         heading: "Rate limits",
         path: "/docs/limits",
@@ -66,7 +64,31 @@ const TOPICS: [Topic; 4] = [
         path: "/docs/deprecation",
         description: "How to live without a lookup by id, which is removed on 5 December 2030",
     },
+    Topic {
+        heading: "What the API cannot do",
+        path: "/docs/what-the-api-cannot-do",
+        description: "What is missing, such as changing a pet, deleting one, and search",
+    },
+    Topic {
+        heading: "Generate a client",
+        path: "/docs/clients",
+        description: "Generators that are tested, for TypeScript, Python, Go, PHP and Java",
+    },
+    Topic {
+        heading: "gRPC",
+        path: "/docs/grpc",
+        description: "The same pets over gRPC, in your own network",
+    },
 ];
+
+/// Returns links to all topics as items of a list, of which the one to the page at `path` is marked.
+pub(super) fn links(path: &str) -> String {
+    let link = |topic: &Topic| {
+        let current = if topic.path == path { " aria-current=\"page\"" } else { "" };
+        format!("<li><a href=\"{}\"{current}>{}</a></li>\n", topic.path, topic.heading)
+    };
+    TOPICS.iter().map(link).collect()
+}
 
 /// Returns every page.
 pub(super) fn pages() -> impl Iterator<Item = Page> {
@@ -76,9 +98,10 @@ pub(super) fn pages() -> impl Iterator<Item = Page> {
     [changelog].into_iter().chain(topics)
 }
 
-fn topic_page(Topic { heading, description, .. }: &Topic) -> String {
-    let content = TopicHtml::of(section(heading));
-    let main = format!(include_str!("assets/topic.html"), title = heading, content = content);
+fn topic_page(Topic { heading, path, description }: &Topic) -> String {
+    let content = TopicHtml::of(&section(heading, ""));
+    let main =
+        format!(include_str!("assets/topic.html"), topics = links(path), title = heading, content = content);
     HtmlPage { title: heading, description, main: &main }.render()
 }
 
@@ -90,12 +113,13 @@ pub(super) fn markdown() -> impl Iterator<Item = (String, impl FnOnce() -> Strin
 /// Returns the section as its page shows it: with complete programs in place of shell commands.
 fn topic_markdown(Topic { heading, description, .. }: &Topic) -> String {
     let mut text = format!("# {heading}\n\n> {description}\n");
-    let mut in_commands = false;
-    for line in section(heading).lines() {
+    let (mut replaces, mut in_commands) = (false, false);
+    for line in section(heading, ".md").lines() {
         match line {
-            "```sh" => in_commands = true,
+            "```sh" if replaces => (replaces, in_commands) = (false, true),
             "```" if in_commands => in_commands = false,
             _ if in_commands => {}
+            REPLACED => replaces = true,
             comment if comment.starts_with("<!--") => {
                 let programs = sample_named(comment).map(|(_, programs)| programs);
                 for ((language, title), program) in LANGUAGES.iter().zip(programs.into_iter().flatten()) {
@@ -108,10 +132,7 @@ fn topic_markdown(Topic { heading, description, .. }: &Topic) -> String {
             }
         }
     }
-    TOPICS.iter().fold(text, |text, Topic { heading, path, .. }| {
-        let file = path.trim_start_matches("/docs/"); // in the same folder
-        text.replace(&format!("](#{})", slug(heading)), &format!("]({file}.md)"))
-    })
+    text.replace("](/docs/", "](").replace("](/docs)", "](../docs)") // relative to this folder
 }
 
 /// Returns the index for programs that read the documentation (<https://llmstxt.org>).
@@ -123,11 +144,43 @@ pub(super) fn index_for_programs() -> String {
     include_str!("assets/llms.txt").replace("{topics}\n", &topics)
 }
 
-/// Returns a section of the guide, without its heading.
-fn section(heading: &str) -> &'static str {
+/// Returns a section of the guide, without its heading. Links lead to what is served; those to topics end
+/// with `suffix`.
+fn section(heading: &str, suffix: &str) -> String {
     let mut sections = GUIDE.split("\n## ").skip(1);
     let own = sections.find_map(|section| section.strip_prefix(heading)?.strip_prefix('\n'));
-    own.unwrap_or_default()
+    let mut text = String::new();
+    for part in own.unwrap_or_default().split_inclusive("](") {
+        let Some((target, rest)) = part.split_once(')').filter(|_| text.ends_with("](")) else {
+            text.push_str(part);
+            continue;
+        };
+        if let Some(address) = served_at(target, suffix) {
+            text.push_str(&address);
+            text.push(')');
+            text.push_str(rest);
+        } else {
+            text.truncate(text.len() - 2); // the text stays, without a link
+            if let Some(begin) = text.rfind('[') {
+                text.remove(begin);
+            }
+            text.push_str(rest);
+        }
+    }
+    text
+}
+
+/// Returns the address of what a link of the guide leads to. A file of the repository has none.
+fn served_at(target: &str, suffix: &str) -> Option<String> {
+    let is_target = |topic: &&Topic| Some(&*slug(topic.heading)) == target.strip_prefix('#');
+    match target {
+        "errors.md" => Some("/docs/errors".to_owned()),
+        _ if target.starts_with('#') => {
+            let topic = TOPICS.iter().find(is_target);
+            Some(topic.map_or_else(|| "/docs".to_owned(), |topic| format!("{}{suffix}", topic.path)))
+        }
+        _ => target.starts_with("https:").then(|| target.to_owned()),
+    }
 }
 
 /// Element of a section that is read in its own way.
@@ -141,13 +194,18 @@ enum Inside {
     Link,
 }
 
-/// Converter of a section to HTML. Blocks of shell commands are left out: the pages have complete programs in
-/// their place, at comments such as `<!-- sample: paging -->`.
+/// Comment before commands that are left out, because the pages have complete programs in their place, at
+/// comments such as `<!-- sample: paging -->`.
+const REPLACED: &str = "<!-- session: api -->";
+
+/// Converter of a section to HTML.
 #[derive(Default)]
 struct TopicHtml<'a> {
     events: Vec<Event<'a>>,
     inside: Inside,
     in_section: bool,
+    /// `true` if the next block is left out.
+    replaces: bool,
     /// `true` in a row of a table's body before its first cell has ended.
     heads_row: bool,
 }
@@ -161,15 +219,18 @@ impl<'a> TopicHtml<'a> {
         converter.end_section();
         let mut html = String::new();
         push_html(&mut html, converter.events.into_iter());
+        if html.starts_with("<p>") {
+            html.insert_str(2, " class=\"lead\"");
+        }
         html.replace("<table>", "<div class=\"scrolls\"><table class=\"facts-table\">")
             .replace("</table>", "</table></div>")
+            .replace("<pre>", "<pre tabindex=\"0\">") // it scrolls
             .replace("<th>", "<th scope=\"col\">")
-            .replacen("<p>", "<p class=\"lead\">", 1)
     }
 
     fn read(&mut self, event: Event<'a>) {
         let event = match (event, &mut self.inside) {
-            (Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(language))), _) if &*language == "sh" => {
+            (Event::Start(Tag::CodeBlock(_)), _) if mem::take(&mut self.replaces) => {
                 self.inside = Inside::Commands;
                 return;
             }
@@ -188,13 +249,14 @@ impl<'a> TopicHtml<'a> {
                 self.inside = Inside::Text;
                 return self.begin_section(&title);
             }
-            (Event::Html(html), _) => match sample_named(&html) {
-                Some((name, programs)) => raw(sample_section(name, programs)),
-                None => return,
-            },
+            (Event::Html(html), _) => {
+                self.replaces = html.trim() == REPLACED;
+                let Some((name, programs)) = sample_named(&html) else { return };
+                raw(sample_section(name, programs))
+            }
             (Event::Start(Tag::Link { dest_url, .. }), inside) => {
                 *inside = Inside::Link;
-                raw(format!("<a href=\"{}\">", served_at(&dest_url)))
+                raw(format!("<a href=\"{}\">", escaped(&dest_url)))
             }
             (Event::End(TagEnd::Link), inside) => {
                 *inside = Inside::Text;
@@ -237,12 +299,6 @@ impl<'a> TopicHtml<'a> {
 
 fn raw(html: String) -> Event<'static> {
     Event::InlineHtml(CowStr::from(html))
-}
-
-/// Returns the address of the page that has a section of the guide.
-fn served_at(anchor: &str) -> &'static str {
-    let is_target = |topic: &&Topic| Some(&*slug(topic.heading)) == anchor.strip_prefix('#');
-    TOPICS.iter().find(is_target).map_or("/docs", |topic| topic.path)
 }
 
 fn slug(heading: &str) -> String {

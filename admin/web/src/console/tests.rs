@@ -13,10 +13,9 @@ use axum::{
 };
 use http::{HeaderMap, Method, StatusCode, header};
 use petstore_api_key::OperatorToken;
-use petstore_core_client::CoreTransport;
-use petstore_gateway::Gateway;
+use petstore_proto::admin::v1::RefusalCause;
 use serde_json::{Value, json};
-use tower::{ServiceExt, service_fn};
+use tower::ServiceExt;
 
 use super::console;
 
@@ -69,13 +68,6 @@ struct Browser {
     cookie: Option<String>,
 }
 
-/// Returns a gateway whose core is not called.
-fn gateway() -> Gateway {
-    crate::testing::gateway(CoreTransport::new(service_fn(async |_| {
-        Err::<http::Response<_>, _>("no core".into())
-    })))
-}
-
 struct Answer {
     status: u16,
     headers: HeaderMap,
@@ -97,7 +89,7 @@ impl Browser {
         let sessions = OpenSessions::default();
         let shared = Arc::clone(&sessions);
         let api = Router::new().fallback(async move |request| admin_api(Arc::clone(&shared), request).await);
-        Self { console: console(api, gateway()), sessions, cookie: None }
+        Self { console: console(api), sessions, cookie: None }
     }
 
     async fn sends(&self, method: &str, path: &str, fields: &[(&str, &str)], body: &str) -> Answer {
@@ -194,7 +186,6 @@ async fn two_different_sessions_are_refused_until_the_next_sign_in() {
         let cleared = refused.headers.get_all(header::SET_COOKIE).iter().map(|it| it.to_str().unwrap());
         let paths: Vec<_> = cleared.map(|it| it.split("; ").nth(1).unwrap().to_owned()).collect();
         assert_eq!(paths, ["Path=/console", "Path=/"]);
-        assert_eq!(browser.asks("GET", "/console/health", "").await.json(), json!({}), "nor figures");
     }
     // The planted cookie may be one that the console cannot remove.
     browser.signs_in().await;
@@ -395,7 +386,7 @@ async fn signing_out_fails_visibly_if_the_session_could_not_be_ended() {
     for status in [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS, StatusCode::FORBIDDEN] {
         let away = Router::new().fallback(async move || (status, "{}"));
         let cookie = format!("petstore-console9090={}", OperatorToken::generate_session().expose());
-        let browser = Browser { console: console(away, gateway()), cookie: Some(cookie), ..Browser::new() };
+        let browser = Browser { console: console(away), cookie: Some(cookie), ..Browser::new() };
         let out = browser.asks("DELETE", "/console/session", "").await;
         assert_eq!(out.status, status.as_u16());
         assert!(out.set_cookie().unwrap().contains("Max-Age=0"), "the browser forgets it all the same");
@@ -403,23 +394,21 @@ async fn signing_out_fails_visibly_if_the_session_could_not_be_ended() {
 }
 
 #[tokio::test]
-async fn the_figures_of_the_gateway_are_for_operators() {
-    let mut browser = Browser::new();
+async fn the_health_of_the_gateway_is_for_pages_of_the_console() {
+    let browser = Browser::new();
     let health = browser.asks("GET", "/console/health", "").await;
     assert_eq!((health.status, health.json()), (200, json!({})));
-    browser.signs_in().await;
-    let health = browser.asks("GET", "/console/health", "").await;
-    assert_eq!(health.json()["requests"]["sinceStart"]["requests"], 0, "{}", health.body);
     assert_eq!(health.headers[header::CACHE_CONTROL], "no-store");
-    browser.sessions.lock().unwrap().clear();
-    assert_eq!(browser.asks("GET", "/console/health", "").await.json(), json!({}));
     assert_eq!(browser.sends("GET", "/console/health", &[], "").await.status, 403, "from no page of it");
+}
 
-    let away = Router::new().fallback(async || (StatusCode::SERVICE_UNAVAILABLE, "{}"));
-    let cookie = format!("petstore-console9090={}", OperatorToken::generate_session().expose());
-    let browser = Browser { console: console(away, gateway()), cookie: Some(cookie), ..Browser::new() };
-    let health = browser.asks("GET", "/console/health", "").await;
-    assert_eq!(health.json()["requests"]["inFlight"], 0, "they are there while the core is away");
+#[test]
+fn the_console_has_words_for_every_cause_of_a_refusal() {
+    let page = include_str!("assets/overview.mjs");
+    let causes = (1..).map_while(|number| RefusalCause::try_from(number).ok());
+    let words = causes.map(|cause| cause.as_str_name().trim_start_matches("REFUSAL_CAUSE_").to_lowercase());
+    let missing: Vec<_> = words.filter(|word| !page.contains(&format!("\n  {word}: \""))).collect();
+    assert_eq!(missing, Vec::<String>::new());
 }
 
 #[tokio::test]

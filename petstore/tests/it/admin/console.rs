@@ -138,9 +138,6 @@ async fn the_console_shows_the_health_of_its_gateway_at_its_own_path() {
     let pages = shop.admin().with_header(OF_CONSOLE.0, OF_CONSOLE.1);
     let ready = shop.admin().get("/readyz").await.assert_status(200).json();
     assert_eq!(pages.get("/console/health").await.assert_status(200).json(), ready, "before signing in");
-    let token = shop.operator_token("anna", Role::Viewer).await;
-    let health = signed_in(&shop, &token).await.get("/console/health").await;
-    assert_eq!(health.json()["requests"]["sinceStart"]["requests"], 0, "{health:?}");
     assert_refused(&shop.admin().get("/console/health").await, 403, "CROSS_SITE_REQUEST");
 }
 

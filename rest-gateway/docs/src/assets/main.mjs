@@ -37,12 +37,11 @@ function show(api) {
 }
 
 function showOpening(api) {
-  const { title, summary, version } = api.info;
+  const { title, summary } = api.info;
   document.title = title;
   place("summary").textContent = summary ? `${summary}.` : "";
   place("facts").replaceChildren(
     element("span", {}, "Base address ", code(location.origin + api.base)),
-    element("span", {}, "Interface version ", code(version)),
   );
 }
 
@@ -51,30 +50,26 @@ function showFirstTry(api, operations) {
   const first = operations.find(({ method, deprecated, parameters }) => method === "GET" && !deprecated && parameters.every(({ required }) => !required));
   if (!first) return;
   place("first-try").replaceChildren(
-    element("p", {}, "This lists the pets. A new store has none yet, so the response is an empty array, ", code("[]"), "."),
+    element("p", {}, "This lists the pets: an array, which is empty in a new store."),
     tryIt(api, { ...first, parameters: [] }, { idPrefix: "first", sendLabel: first.summary }),
   );
 }
 
-// The description's paragraphs. One that begins with **A topic.** opens a section; those before the first introduce.
+// The description's paragraphs, each a section: **A topic.** and its text. A topic that has a page of its own is not
+// repeated, and neither is the summary.
 function showGuide(api) {
   const topics = [];
-  let section = place("introduction");
-  for (const paragraph of (api.info.description ?? "").split(/\n{2,}/)) {
-    const [, topic, text] = paragraph.match(/^\*\*([^*]+?)\.?\*\*\s*(.*)$/s) ?? [null, null, paragraph];
-    if (topic) {
-      const id = topic.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
-      topics.push({ id, topic });
-      section = element("section", { id, "aria-labelledby": `${id}-title` }, heading("h2", id, topic));
-      place("guide").append(section);
-    }
-    section.append(element("p", {}, prose(text)));
-  }
   const about = (id, topic, ...content) => {
     topics.push({ id, topic });
     place("guide").append(element("section", { id, "aria-labelledby": `${id}-title` }, heading("h2", id, topic), ...content));
   };
-  about("headers", "Headers of every response", headerList(api, api.commonHeaders()));
+  const ownPages = [...place("contents").querySelectorAll("a")].map((link) => link.textContent);
+  for (const paragraph of (api.info.description ?? "").split(/\n{2,}/)) {
+    const [, topic, text] = paragraph.match(/^\*\*([^*]+?)\.?\*\*\s*(.*)$/s) ?? [];
+    if (topic && !ownPages.includes(topic)) about(topic.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-"), topic, element("p", {}, prose(text)));
+  }
+  const [always, sometimes] = [true, false].map((isRequired) => api.commonHeaders().filter(([, header]) => Boolean(api.resolve(header).required) === isRequired));
+  about("headers", "Headers", element("p", {}, "Every response has these:"), headerList(api, always), element("p", {}, "Some have these:"), headerList(api, sometimes));
   about("common-errors", "Errors of every operation", element("p", {}, "Every operation may return these errors. Further ones are listed with each operation."), ...commonFailuresView(api));
   return topics;
 }

@@ -52,10 +52,8 @@ export function methodBadge(method) {
 }
 
 function badges({ stability, deprecated }) {
-  return [
-    element("span", { class: `stability ${stability}`, title: MEANING_OF_STABILITY[stability] }, stability),
-    deprecated && element("span", { class: "stability deprecated" }, "deprecated"),
-  ];
+  if (deprecated) return element("span", { class: "stability deprecated" }, "deprecated");
+  return element("span", { class: `stability ${stability}`, title: MEANING_OF_STABILITY[stability] }, stability);
 }
 
 const MEANING_OF_STABILITY = {

@@ -16,7 +16,8 @@ var client = http.Client{Timeout: 10 * time.Second}
 // Statuses with which the same request may succeed later, even without Retry-After.
 var transient = map[int]bool{408: true, 500: true, 502: true, 503: true, 504: true}
 
-// send sends a request that may be repeated, waits as the service says, and returns the response's body.
+// send sends a request that may be repeated, waits as the service says, and
+// returns the response's body.
 func send(request *http.Request, attempts int) (string, error) {
 	for attempt := 0; ; attempt++ {
 		if request.GetBody != nil {

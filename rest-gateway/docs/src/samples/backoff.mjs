@@ -1,6 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 
-// Sends a request that may be repeated, waits as the service says, and returns the response's body.
+// Sends a request that may be repeated, waits as the service says, and returns
+// the response's body.
 async function send(url, options, attempts = 6) {
   for (let attempt = 0; ; attempt++) {
     const isLast = attempt === attempts - 1;
@@ -15,7 +16,8 @@ async function send(url, options, attempts = 6) {
     if (body !== undefined) {
       if (response.ok) return body;
       const retryAfter = response.headers.get("Retry-After");
-      const mayPass = retryAfter !== null || [408, 500, 502, 503, 504].includes(response.status);
+      const mayPass = retryAfter !== null
+        || [408, 500, 502, 503, 504].includes(response.status);
       pause = Math.max(pause, Number(retryAfter) || 0);
       // The day's limit, or a ban, may last for hours: do not sleep that long.
       if (isLast || !mayPass || pause > 120) throw new Error(`${response.status} ${body}`);

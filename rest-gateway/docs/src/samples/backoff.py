@@ -8,7 +8,8 @@ import urllib.request
 
 
 def send(request, attempts=6):
-    """Sends a request that may be repeated, waits as the service says, and returns the response's body."""
+    """Sends a request that may be repeated, waits as the service says, and
+    returns the response's body."""
     for attempt in range(attempts):
         pause = 2**attempt
         try:
@@ -16,7 +17,8 @@ def send(request, attempts=6):
                 return response.read().decode()
         except urllib.error.HTTPError as refused:
             retry_after = refused.headers["Retry-After"]
-            may_pass = retry_after is not None or refused.code in (408, 500, 502, 503, 504)
+            may_pass = (retry_after is not None
+                        or refused.code in (408, 500, 502, 503, 504))
             pause = max(pause, int(retry_after or 0))
             # The day's limit, or a ban, may last for hours: do not sleep that long.
             if attempt == attempts - 1 or not may_pass or pause > 120:

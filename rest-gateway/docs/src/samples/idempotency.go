@@ -19,7 +19,8 @@ var client = http.Client{Timeout: 10 * time.Second}
 // Statuses with which the same request may succeed later, even without Retry-After.
 var transient = map[int]bool{408: true, 500: true, 502: true, 503: true, 504: true}
 
-// send sends a request that may be repeated, waits as the service says, and returns the response's body.
+// send sends a request that may be repeated, waits as the service says, and
+// returns the response's body.
 func send(request *http.Request, attempts int) (string, error) {
 	for attempt := 0; ; attempt++ {
 		if request.GetBody != nil {
@@ -56,7 +57,8 @@ func main() {
 	if _, err := crand.Read(random); err != nil {
 		log.Fatal(err)
 	}
-	// Once for the pet, not once for each attempt. If your program may restart, store the key with the pet first.
+	// Once for the pet, not once for each attempt. If your program may restart,
+	// store the key with the pet first.
 	key := fmt.Sprintf("%x", random)
 	body := strings.NewReader(`{"name":"Rex","categoryId":7,"status":"available"}`)
 	request, err := http.NewRequest("POST", os.Getenv("PETSTORE_URL")+"/pets", body)

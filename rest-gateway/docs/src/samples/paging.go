@@ -18,7 +18,8 @@ type pet struct {
 
 var client = http.Client{Timeout: 10 * time.Second}
 
-// page returns the pets of one page and the cursor of the next, which is empty after the last.
+// page returns the pets of one page and the cursor of the next, which is empty
+// after the last.
 func page(query url.Values) (pets []pet, cursor string, err error) {
 	request, err := http.NewRequest("GET", os.Getenv("PETSTORE_URL")+"/pets?"+query.Encode(), nil)
 	if err != nil {

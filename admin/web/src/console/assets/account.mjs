@@ -5,8 +5,8 @@ import { createKey, getAccount, getLimits, getUsage, listAuditEvents, listBans, 
 import { filledIn, requestChart } from "./chart.mjs";
 import { ask, showSecret } from "./dialog.mjs";
 import { element } from "./element.mjs";
-import { capitalized, date, keyName, limits, moment, number, plan, relative, word } from "./format.mjs";
-import { accountLink, bannedKeysTag, callsNote, details, field, growingTable, head, keyLink, keyStateTag, link, missing, orProblem, panel, planTag, shortKeyLink, table, tag, unlessMissing, windowMeter } from "./view.mjs";
+import { capitalized, date, limits, moment, number, plan, relative, word } from "./format.mjs";
+import { accountLink, bannedKeysTag, callsNote, details, field, growingTable, head, keyEnds, keyLink, keyStateTag, link, missing, orProblem, panel, planTag, table, tag, unlessMissing, windowMeter } from "./view.mjs";
 
 const DAY = 86_400_000;
 const daysLong = (days) => [`${days * 86_400}s`, `in ${days} days`];
@@ -60,7 +60,7 @@ const button = (title, onclick, kind = null) => element("button", { type: "butto
 
 async function windowsOf(name) {
   const { minute, day } = await getLimits(name);
-  return element("div", { class: "meters" }, windowMeter("This minute", minute, relative), windowMeter("Today", day, relative));
+  return element("div", { class: "meters" }, windowMeter("This minute", minute, Number(minute.used) > 0 ? `ends ${relative(minute.resetsAt)}` : "begins with the next request"), windowMeter("Today", day, `ends ${relative(day.resetsAt)}`));
 }
 
 async function last30Days(account) {
@@ -80,7 +80,7 @@ async function deprecatedUse(account) {
     callsNote(),
     table(columns("Day, UTC", (use) => date(use.startTime)), days.reverse(), { isNarrow: true }),
     element("h3", {}, "By key, in the last 24 hours"),
-    keys.length > 0 ? table(columns("Key", (use) => shortKeyLink(use.keyId)), keys, { isNarrow: true }) : element("p", { class: "nothing" }, "No requests."),
+    keys.length > 0 ? table(columns("Key", (use) => keyLink(use.keyId)), keys, { isNarrow: true }) : element("p", { class: "nothing" }, "No requests."),
   ];
 }
 
@@ -99,9 +99,9 @@ export function keyAccess({ access, allowedAddresses = [] }) {
 }
 
 export const KEY_COLUMNS = [
-  ["Key", (key) => keyLink(key.id, keyName(key))],
+  ["Key", (key) => keyLink(key.id, key.label)],
   ["State", keyStateTag],
-  ["Begins and ends with", (key) => element("code", {}, `${key.prefix ?? ""}…${key.lastFour}`)],
+  ["Begins and ends with", keyEnds],
   ["Created", (key) => moment(key.createTime)],
   ["Last used", (key) => moment(key.lastUseTime)],
   ["Expires", (key) => moment(key.expireTime)],

@@ -53,7 +53,9 @@ async function outage(method, path) {
   if (method !== "GET" && !isDatabase && NO_WRITES.some((cause) => fails.includes(cause))) {
     return "The database takes no writes. Until it does, nothing can be changed.";
   }
-  const away = isDatabase ? "The database" : "The core or its database";
+  const isCore = ["unreachable", "not_reached"].includes(causes.core?.cause);
+  if (!isDatabase && !isCore && causes.core) return causes.core.message;
+  const away = isDatabase ? "The database" : isCore ? "The core" : "The core or its database";
   return `${away} is unavailable. Until it is back, its data can be neither shown nor changed.`;
 }
 
@@ -74,7 +76,7 @@ function withQuery(path, parameters) {
 const at = (...segments) => `/console/api/${segments.map(encodeURIComponent).join("/")}`;
 const get = (path, parameters = {}) => request("GET", withQuery(path, parameters));
 
-// The health of the gateway that answers, and, with a session, its requests. Works while the core is away.
+// The health of the gateway that answers. Works while the core is away.
 export const getHealth = () => get(HEALTH);
 
 // Sessions.

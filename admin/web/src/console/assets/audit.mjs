@@ -4,7 +4,7 @@ import { filters } from "./accounts.mjs";
 import { listAuditEvents } from "./api.mjs";
 import { element } from "./element.mjs";
 import { capitalized, second } from "./format.mjs";
-import { accountLink, field, growingTable, head, link, shortKeyLink } from "./view.mjs";
+import { accountLink, field, growingTable, head, keyLink, link } from "./view.mjs";
 
 export async function auditPage({ parameters }) {
   const [operator, account, key, from, to] = ["operator", "account", "key", "from", "to"].map((each) => parameters.get(each) ?? "");
@@ -44,11 +44,12 @@ function spaced(action) {
 }
 
 function target(event) {
-  return [
+  const parts = [
     event.account && accountLink(event.account),
-    event.keyId && [event.account ? ", key " : "key ", shortKeyLink(event.keyId)],
+    event.keyId && ["key ", keyLink(event.keyId)],
     event.targetOperator && ["operator ", event.targetOperator],
   ];
+  return parts.filter(Boolean).map((part) => element("div", {}, part));
 }
 
 // An event is as tall as a few of its changes; the others unfold.

@@ -3,7 +3,7 @@
 import { findKeys } from "./api.mjs";
 import { element } from "./element.mjs";
 import { moment } from "./format.mjs";
-import { accountLink, head, keyLink, keyStateTag, problem, table } from "./view.mjs";
+import { accountLink, head, keyEnds, keyLink, keyStateTag, problem, table } from "./view.mjs";
 
 // Only what has the form of a key leaves the browser, even where two overlap; the gateway checks the rest.
 const CANDIDATE = /(?=(pet_(?:live|test)_[0-9A-Za-z]{36}))/g;
@@ -49,7 +49,8 @@ async function findAll(text) {
 function shown(findings) {
   if (findings.length === 0) return element("p", { class: "nothing", role: "status" }, "The text has no whole key.");
   const columns = [
-    ["Key", ({ prefix, lastFour, key }) => (key ? keyLink(key.id, element("code", {}, `${prefix}…${lastFour}`)) : element("code", {}, `${prefix}…${lastFour}`))],
+    ["Begins and ends with", keyEnds],
+    ["Key", ({ key }) => key && keyLink(key.id, key.label)],
     ["Account", ({ key, finding }) => (key ? accountLink(key.account) : UNKNOWN[finding])],
     ["State", ({ key }) => key && keyStateTag(key)],
     ["Last used", ({ key }) => key && moment(key.lastUseTime)],

@@ -17,6 +17,9 @@ export function moment(iso, none = "never") {
   return iso ? momentIn(TIME, iso) : element("span", { class: "nothing" }, none);
 }
 
+// Returns the text with the times in it as people write them.
+export const withTimes = (text) => text.split(/(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)/).map((part, index) => (index % 2 === 1 ? second(part) : part));
+
 // Formats a time to the second.
 export const second = (iso) => momentIn(SECOND, iso);
 
@@ -46,6 +49,7 @@ export function limits(account) {
   return perMinute ? `${number(perMinute)} a minute, ${number(perDay)} a day` : "";
 }
 
-// Returns a key's name for operators: its label, or the end of the key.
-export const keyName = (key) => key.label || `…${key.lastFour}`;
+// The name of a key on every page: its label, if it has one, and the end of its identifier. The beginning is the time of
+// its creation, so keys made together begin alike.
+export const keyName = ({ id, label }) => `${label ? `${label} ` : ""}…${id.slice(-12)}`;
 export const isActive = (key) => word(key.state, "KEY_STATE") === "active";

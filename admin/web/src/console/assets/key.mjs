@@ -7,7 +7,7 @@ import { ask, showSecret } from "./dialog.mjs";
 import { element } from "./element.mjs";
 import { capitalized, date, hour, isActive, keyName, moment, word } from "./format.mjs";
 import { banOrigin } from "./keys.mjs";
-import { accountLink, details, field, head, isBanned, keyEnd, keyLink, keyStateTag, link, missing, orProblem, panel, unlessMissing } from "./view.mjs";
+import { accountLink, details, field, head, isBanned, keyEnds, keyLink, keyStateTag, link, missing, orProblem, panel, unlessMissing } from "./view.mjs";
 
 const HALF_HOUR = 1_800_000;
 const DURATIONS = [["3600", "1 hour"], ["86400", "1 day"], ["604800", "7 days"], ["2592000", "30 days"]];
@@ -23,7 +23,7 @@ export async function keyPage({ subject: id, isAdmin, again }) {
     button("Revoke", () => revoke(key, again), "danger"),
   ];
   return [
-    head(`Key ${keyName(key)}`, { tags: [keyEnd(key), keyStateTag(key)], actions: [actions] }),
+    head(`Key ${keyName(key)}`, { tags: [keyStateTag(key)], actions: [actions] }),
     isBanned(key) && element("p", { class: "callout warning" }, "Banned until ", moment(key.ban.endTime), ` (${banOrigin(key.ban)})`, key.ban.reason ? `: ${key.ban.reason}` : "."),
     panel(
       "About",
@@ -32,7 +32,7 @@ export async function keyPage({ subject: id, isAdmin, again }) {
         ["Label", key.label || element("span", { class: "nothing" }, "none")],
         ["Access", keyAccess(key)],
         ["Environment", capitalized(word(key.environment, "ENVIRONMENT"))],
-        ["Begins and ends with", element("code", {}, `${key.prefix ?? ""}…${key.lastFour}`)],
+        ["Begins and ends with", keyEnds(key)],
         ["Identifier", element("code", {}, key.id)],
         ["Created", moment(key.createTime)],
         ["Last used", moment(key.lastUseTime)],
@@ -69,7 +69,7 @@ const orNothing = (error) => {
   return null;
 };
 
-const named = (key) => `${keyName(key)}${key.label ? ` (…${key.lastFour})` : ""} of ${key.account}`;
+const named = (key) => `${keyName(key)} of ${key.account}`;
 
 // The expiry that a new key gets unless another one is chosen: it lasts as long as the old one did.
 function lifetimeOf({ createTime, expireTime }) {

@@ -5,7 +5,7 @@ import { filters } from "./accounts.mjs";
 import { listBans, listKeys } from "./api.mjs";
 import { element } from "./element.mjs";
 import { moment, word } from "./format.mjs";
-import { accountLink, field, growingTable, head, link, shortKeyLink } from "./view.mjs";
+import { accountLink, field, growingTable, head, keyLink, link } from "./view.mjs";
 
 const TIMES = [["", "any"], ["1d", "1 day"], ["7d", "7 days"], ["30d", "30 days"], ["90d", "90 days"]];
 
@@ -31,10 +31,9 @@ export async function bansPage() {
     return { rows: bans, next: nextPageToken, total: totalSize };
   };
   const columns = [
-    ["Key", (ban) => shortKeyLink(ban.keyId)],
+    ["Key", (ban) => keyLink(ban.keyId)],
     ["Account", (ban) => accountLink(ban.account)],
-    ["Imposed", banOrigin],
-    ["Reason", (ban) => ban.reason ?? ""],
+    ["Imposed", (ban) => [banOrigin(ban), ban.reason && `: ${ban.reason}`]],
     ["Since", (ban) => moment(ban.createTime)],
     ["Until", (ban) => moment(ban.endTime)],
   ];

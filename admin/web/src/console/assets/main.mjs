@@ -164,9 +164,6 @@ function showFrame(here) {
     const links = PAGES.filter(({ href }) => href);
     navigation.replaceChildren(...links.map(({ href, title, inNavigation }) => element("a", { href, "aria-current": isHere(href) ? "page" : null }, inNavigation ?? title)));
     navigation.hidden = false;
-    // On a phone it scrolls: the page at hand is in sight, with a part of the one before it.
-    const current = navigation.querySelector("[aria-current]");
-    if (current) navigation.scrollLeft = current.offsetLeft - navigation.offsetLeft - 32;
   }
   if (place("session").dataset.of === operator?.name && place("session").firstChild) return;
   place("session").dataset.of = operator?.name ?? "";

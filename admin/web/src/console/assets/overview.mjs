@@ -1,44 +1,51 @@
-// The state of the service: the last hour, this gateway, bans, deprecated calls. The gateway's own data is shown even
-// while the core is away.
+// The state of the service: the last hour, this gateway, bans, deprecated calls. The health of the gateway is shown
+// even while the core is away.
 
 import { getHealth, getOverview, listAccountUsage, listBans, listBrownouts, listDeprecatedUse, listKeys } from "./api.mjs";
 import { requestChart } from "./chart.mjs";
 import { element } from "./element.mjs";
-import { capitalized, date, hour, keyName, moment, number, time, word } from "./format.mjs";
-import { accountLink, callsNote, details, head, keyEnd, keyLink, link, panel, shortKeyLink, table, tag } from "./view.mjs";
+import { capitalized, date, hour, moment, number, time, word } from "./format.mjs";
+import { accountLink, callsNote, details, head, keyLink, link, panel, table, tag } from "./view.mjs";
 
+// Every part but the health: its title, its data, and how it is shown.
+const PARTS = [
+  ["Requests of the last hour", getOverview, requestsByMinute],
+  ["Refusals of the last hour", getOverview, refusals],
+  ["Accounts near their limit of today", accountsNearLimit, nearLimit],
+  ["Bans in force", () => listBans({ pageSize: 5 }), bans],
+  ["Keys that expire within 7 days", () => listKeys({ expiringWithin: "7d", pageSize: 5 }), keysIn("expiringWithin=7d", ["Expires", (key) => moment(key.expireTime)])],
+  ["Keys unused for 30 days", () => listKeys({ unusedFor: "30d", pageSize: 5 }), keysIn("unusedFor=30d", ["Last used", (key) => moment(key.lastUseTime)])],
+  ["Calls of deprecated operations", () => Promise.all([listDeprecatedUse(), listBrownouts()]), ([used, planned]) => [deprecatedUse(used), brownouts(planned)]],
+];
+
+// What is wrong comes first. Of parts that are not known, only the titles are shown.
 export async function overviewPage() {
-  const expiringKeys = listKeys({ expiringWithin: "7d", pageSize: 5 });
-  const unusedKeys = listKeys({ unusedFor: "30d", pageSize: 5 });
-  const calls = [getOverview(), listBans({ pageSize: 5 }), listDeprecatedUse(), listBrownouts(), getHealth(), expiringKeys, unusedKeys, accountsNearLimit()];
-  const [busy, banned, deprecated, planned, gateway, expiring, unused, full] = await Promise.all(calls.map(settled));
-  if (gateway.error?.status === 0) throw gateway.error; // the gateway is away, so nothing is known
-  const asOf = element("p", { class: "note" }, `As of ${time(new Date())}. Updates every 10 seconds.`);
-  const failure = [busy, banned, deprecated, planned].find(({ error }) => error)?.error;
+  const gateway = settled(getHealth());
+  const calls = new Map([...new Set(PARTS.map(([, load]) => load))].map((load) => [load, settled(load())]));
+  const parts = await Promise.all(PARTS.map(async ([title, load, view]) => ({ title, view, ...(await calls.get(load)) })));
+  const { value, error } = await gateway;
+  if (error?.status === 0) throw error; // the gateway is away, so nothing is known
+  const failure = parts.find((part) => part.error)?.error;
+  if (failure) near = null; // what was known before is no longer news
+  const isKnown = (part) => !part.error && !(failure && part.view === nearLimit);
+  const unknown = parts.filter((part) => !isKnown(part)).map(({ title }) => title.charAt(0).toLowerCase() + title.slice(1));
+  const [chart, ...others] = parts.map((part) => isKnown(part) && panel(part.title, part.view(part.value)));
+  const state = value && panel("Health of this gateway", health(value));
+  const isWell = !failure && value?.status === "ok";
   return [
-    head("Overview", { tags: [asOf] }),
-    failure && element("p", { class: "callout error" }, element("span", {}, failure.message)),
-    panel("Requests of the last hour", shown(busy, requestsByMinute)),
-    element(
-      "div",
-      { class: "panels" },
-      panel("Refusals of the last hour", shown(busy, refusals), element("p", {}, link("/console/refusals", "Refusals"), " of an account, a key or a request, with the remedy.")),
-      panel("Requests to this gateway", shown(gateway, ({ requests }) => (requests ? ownCounts(requests) : nothing("Not known now.")))),
-      panel("Health of this gateway", shown(gateway, health)),
-      panel("Accounts near their limit of today", shown(full, nearLimit)),
-      panel("Bans in force", shown(banned, bans)),
-      panel("Keys that expire within 7 days", shown(expiring, keysIn("expiringWithin=7d", ["Expires", (key) => moment(key.expireTime)]))),
-      panel("Keys unused for 30 days", shown(unused, keysIn("unusedFor=30d", ["Last used", (key) => moment(key.lastUseTime)]))),
-      panel("Calls of deprecated operations", shown(deprecated, deprecatedUse), shown(planned, brownouts)),
-    ),
+    head("Overview", { tags: [element("p", { class: "note" }, `As of ${time(new Date())}. Updates every 10 seconds.`)] }),
+    failure && element("p", { class: "callout error" }, element("span", {}, `${failure.message} Not known now: ${unknown.join(", ")}.`)),
+    !isWell && state,
+    chart,
+    element("div", { class: "panels" }, others, isWell && state),
   ];
 }
 
 // The accounts near their limits, at most a minute old: the core looks at every account that was used today, which
 // may take it half a second.
-let near = { at: -Infinity };
+let near = null;
 async function accountsNearLimit() {
-  if (performance.now() - near.at >= 60_000) near = { value: await listAccountUsage({ nearLimit: true, pageSize: 100 }), at: performance.now() };
+  if (!near || performance.now() - near.at >= 60_000) near = { value: await listAccountUsage({ nearLimit: true, pageSize: 100 }), at: performance.now() };
   return near.value;
 }
 
@@ -53,14 +60,14 @@ async function settled(part) {
 }
 
 const nothing = (text) => element("p", { class: "nothing" }, text);
-const shown = ({ value, error }, view) => (error ? nothing("Not known now.") : view(value));
 
 function requestsByMinute({ minutes = [] }) {
   return requestChart("Requests by minute, UTC", minutes.map(({ startTime, counts }) => ({ label: hour(startTime), counts })));
 }
 
 function refusals({ refusals = [], refusedAccounts = [] }) {
-  return [byReason(refusals), byAccount(refusedAccounts)];
+  const why = element("p", {}, link("/console/refusals", "Refusals"), " of an account, a key or a request, with the remedy.");
+  return [byReason(refusals), byAccount(refusedAccounts), why];
 }
 
 // What refused a request, in words; the code is the one that its client received.
@@ -76,6 +83,8 @@ const CAUSES = {
   missing_key: "No key",
   address_limit: "Too many requests without a valid key from one address",
   usage_limit: "Over the limit of requests for usage",
+  insufficient_scope: "Read-only key used to write",
+  address_not_allowed: "Key used from an address that it is not for",
 };
 
 function byReason(refusals) {
@@ -100,26 +109,10 @@ function health({ status, parts = {}, causes = {} }) {
 
 const stateTag = (state) => tag(state, { ok: "good", degraded: "warn", down: "bad" }[state]);
 
-// Counted by the gateway itself, so they are available without the core.
-function ownCounts({ startTime, inFlight, lastFiveMinutes, sinceStart }) {
-  const milliseconds = (seconds) => (seconds === null ? "–" : `${number((seconds * 1000).toFixed(seconds < 0.01 ? 1 : 0))} ms`);
-  const rows = [
-    ["All", ({ requests }) => number(requests)],
-    ["2xx", ({ byStatus }) => number(byStatus["2xx"])],
-    ["4xx except 429", ({ byStatus }) => number(byStatus["4xx"])],
-    ["429", ({ byStatus }) => number(byStatus["429"])],
-    ["5xx", ({ byStatus }) => number(byStatus["5xx"])],
-    ["Median (p50)", ({ p50 }) => milliseconds(p50)],
-    ["99 % within (p99)", ({ p99 }) => milliseconds(p99)],
-  ];
-  const columns = [["Responses", ([name]) => name], ["Last 5 minutes", ([, value]) => value(lastFiveMinutes), true], ["Since its start", ([, value]) => value(sinceStart), true]];
-  return [table(columns, rows, { isNarrow: true }), element("p", { class: "note" }, `${number(inFlight)} in flight now. It started `, moment(startTime), ".")];
-}
-
 function bans({ bans = [], nextPageToken }) {
   if (bans.length === 0) return nothing("None.");
   return [
-    table([["Key", (ban) => shortKeyLink(ban.keyId)], ["Account", (ban) => accountLink(ban.account)], ["Until", (ban) => moment(ban.endTime)]], bans),
+    table([["Key", (ban) => keyLink(ban.keyId)], ["Account", (ban) => accountLink(ban.account)], ["Until", (ban) => moment(ban.endTime)]], bans),
     nextPageToken && element("p", {}, link("/console/bans", "All bans")),
   ];
 }
@@ -138,13 +131,15 @@ function nearLimit({ usage = [], nextPageToken }) {
 }
 
 // The newest keys that match, and a link to all.
-const keysIn = (query, column) => ({ keys = [], totalSize }) =>
-  keys.length === 0
-    ? nothing("None.")
-    : [
-        table([["Key", (key) => [keyLink(key.id, keyName(key)), " ", keyEnd(key)]], ["Account", (key) => accountLink(key.account)], column], keys),
-        element("p", {}, link(`/console/keys?${query}`, `All ${number(totalSize ?? keys.length)}`)),
-      ];
+function keysIn(query, column) {
+  return ({ keys = [], totalSize }) =>
+    keys.length === 0
+      ? nothing("None.")
+      : [
+          table([["Key", (key) => keyLink(key.id, key.label)], ["Account", (key) => accountLink(key.account)], column], keys),
+          element("p", {}, link(`/console/keys?${query}`, `All ${number(totalSize ?? keys.length)}`)),
+        ];
+}
 
 // A count that an older core does not report.
 const known = (count) => (count === undefined ? "–" : number(count));

@@ -3,7 +3,7 @@
 import { filters } from "./accounts.mjs";
 import { explainRefusal } from "./api.mjs";
 import { element } from "./element.mjs";
-import { moment, number } from "./format.mjs";
+import { moment, number, withTimes } from "./format.mjs";
 import { accountLink, details, field, head, keyLink, tag } from "./view.mjs";
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
@@ -42,8 +42,8 @@ function explanation(each) {
     "article",
     { class: "panel" },
     element("p", {}, each.inForce ? tag("in force", "bad") : tag("over", "good"), " ", element("code", {}, each.code)),
-    element("p", { class: "because" }, each.sentence),
-    each.remedy && element("p", {}, element("strong", {}, "What to do: "), each.remedy),
+    element("p", { class: "because" }, withTimes(each.sentence)),
+    each.remedy && element("p", {}, element("strong", {}, "What to do: "), withTimes(each.remedy)),
     details([
       each.account && ["Account", accountLink(each.account)],
       each.keyId && ["Key", keyLink(each.keyId)],

@@ -44,7 +44,7 @@ export function signInForm({ because, cancel, signedIn }) {
       { class: "field" },
       element("label", { for: id }, "Operator token"),
       input,
-      element("p", { class: "note", id: `${id}-note` }, "It is sent to this gateway only, and the browser does not keep it. A session lasts 8 hours."),
+      element("p", { class: "note", id: `${id}-note` }, "An admin creates it, on the page Operators or with ", element("code", {}, "petstore operator create"), ". It is sent to this gateway only, and the browser does not keep it. A session lasts 8 hours."),
     ),
     problem,
     element("div", { class: "actions" }, cancel, button),

@@ -1,18 +1,16 @@
 // Parts of the pages.
 
 import { element, present } from "./element.mjs";
-import { capitalized, isActive, number, plan, word } from "./format.mjs";
+import { capitalized, isActive, keyName, number, plan, word } from "./format.mjs";
 
 export const link = (href, ...children) => element("a", { href }, ...children);
 export const accountLink = (name) => link(`/console/accounts/${encodeURIComponent(name)}`, name);
-export const keyLink = (id, ...children) => link(`/console/keys/${encodeURIComponent(id)}`, ...(children.length > 0 ? children : [element("code", {}, id)]));
 
-// A key without a label: the end of its identifier. The beginning is the time of its creation, so keys made together
-// begin alike.
-export const shortKeyLink = (id) => element("a", { href: `/console/keys/${encodeURIComponent(id)}`, title: id }, element("code", {}, `…${id.slice(-12)}`));
+// A key by its one name on all pages.
+export const keyLink = (id, label) => element("a", { href: `/console/keys/${encodeURIComponent(id)}`, title: id }, label ? `${label} ` : null, element("code", { class: "whole" }, keyName({ id })));
 
-// Tells keys with the same label apart, such as those of a rotation. A key without a label is named by its end.
-export const keyEnd = ({ label, lastFour }) => (label ? element("code", {}, `…${lastFour}`) : null);
+// The visible parts of a key, as its holder has it.
+export const keyEnds = ({ prefix = "", lastFour }) => element("code", { class: "whole" }, `${prefix}…${lastFour}`);
 
 // What the calls of a deprecated operation are.
 export const callsNote = () =>
@@ -121,8 +119,8 @@ export function unlessMissing(error) {
   return null;
 }
 
-// The used share of a window, as a bar.
-export function windowMeter(title, { limit, used, remaining, resetsAt }, until) {
+// The used share of a window, as a bar; `end` says when it ends.
+export function windowMeter(title, { limit, used, remaining }, end) {
   const [most, taken] = [Number(limit), Number(used)];
   const share = most > 0 ? Math.min(1, taken / most) : 0;
   const text = `${number(taken)} of ${number(most)} used, ${number(remaining)} left`;
@@ -131,7 +129,7 @@ export function windowMeter(title, { limit, used, remaining, resetsAt }, until) 
   return element(
     "div",
     { class: "meter" },
-    element("p", {}, element("strong", {}, `${title}:`), ` ${text} `, element("span", {}, "ends ", until(resetsAt))),
+    element("p", {}, element("strong", {}, `${title}:`), ` ${text} `, element("span", {}, end)),
     element(
       "div",
       {
