@@ -1,8 +1,6 @@
 //! Errors of the commands, and their exit codes.
 
 use std::{
-    error::Error as _,
-    fmt::Write as _,
     io,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -13,6 +11,7 @@ use petstore_admin_commands::CommandError;
 use petstore_command_line::{
     RuntimeError,
     output::{self, PrintError},
+    output_file::OutputFileError,
 };
 use petstore_database::OpenError;
 use petstore_settings::InvalidSetting;
@@ -43,15 +42,13 @@ pub(crate) enum CliError {
     ContractBroken(usize),
     #[error(transparent)]
     Check(#[from] CheckError),
-    #[error("cannot write to {}", folder.display())]
-    Write { folder: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Output(#[from] OutputFileError),
 }
 
 /// Reason why a backup was not made, or not restored. Nothing was changed then.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BackupError {
-    #[error("{} exists; --force replaces it", .0.display())]
-    Exists(PathBuf),
     #[error("{} is the store itself", .0.display())]
     Itself(PathBuf),
     #[error("{} is in use: stop the service first", .0.display())]
@@ -97,6 +94,17 @@ impl From<InvalidSetting> for CliError {
 impl CliError {
     /// Reports the error to the operator in one line, and to the caller by the exit code.
     pub(crate) fn report(&self) -> ExitCode {
+        /// What a shell reports for a program that SIGPIPE ends, which is silent too.
+        const BROKEN_PIPE: u8 = 141;
+        let is_broken_pipe = match self {
+            Self::Print(error) => error.is_broken_pipe(),
+            Self::Output(error) => error.is_broken_pipe(),
+            Self::Command(error) => error.is_broken_pipe(),
+            _ => false,
+        };
+        if is_broken_pipe {
+            return ExitCode::from(BROKEN_PIPE);
+        }
         output::note(&self.line());
         ExitCode::from(match self {
             Self::Process(ProcessError::Setting(_)) | Self::NotConfirmed => 2,
@@ -108,21 +116,13 @@ impl CliError {
             | Self::Print(_)
             | Self::NotReady
             | Self::Check(_)
-            | Self::Write { .. } => 1,
+            | Self::Output(_) => 1,
         })
     }
 
-    /// Returns the error and those of its causes that it does not name itself.
+    /// Returns the error and its causes in one line.
     fn line(&self) -> String {
-        let mut line = format!("error: {self}");
-        let mut cause = self.source();
-        while let Some(error) = cause {
-            let text = error.to_string();
-            if !line.contains(&text) {
-                let _ = write!(line, ": {text}"); // cannot fail: the target is a String
-            }
-            cause = error.source();
-        }
+        let line = format!("error: {}", output::with_causes(self));
         output::without_number(&line.replace('\n', " "))
     }
 }

@@ -5,7 +5,8 @@ use std::{error::Error as _, io, path::PathBuf};
 use petstore_admin_web::admin_reason;
 use petstore_command_line::{
     RuntimeError,
-    output::{Declined, PrintError},
+    output::{Declined, PrintError, with_causes},
+    output_file::OutputFileError,
 };
 use petstore_core_client::failure_text;
 use petstore_database::OpenError;
@@ -55,6 +56,9 @@ pub enum CommandError {
     /// The operator did not confirm.
     #[error(transparent)]
     Declined(#[from] Declined),
+    /// An output must not or cannot be written.
+    #[error(transparent)]
+    Output(#[from] OutputFileError),
     /// No refusal was found. The answer has been printed.
     #[error("no record of such a refusal")]
     NotFound,
@@ -73,6 +77,15 @@ pub enum CommandError {
 }
 
 impl CommandError {
+    /// Returns `true` if the reader of the output is gone.
+    pub fn is_broken_pipe(&self) -> bool {
+        match self {
+            Self::Print(error) => error.is_broken_pipe(),
+            Self::Output(error) => error.is_broken_pipe(),
+            _ => false,
+        }
+    }
+
     /// Returns the exit code: 2 for invalid arguments and settings, 3 for a missing object,
     /// 4 for a key that is still needed, otherwise 1.
     pub fn exit_code(&self) -> u8 {
@@ -88,6 +101,7 @@ impl CommandError {
             | Self::Bulk(_)
             | Self::NotForced(_)
             | Self::Print(_)
+            | Self::Output(_)
             | Self::SecretNotShown { .. }
             | Self::Stdin(_)
             | Self::Declined(_) => 1,
@@ -142,23 +156,21 @@ impl From<Status> for CoreCallError {
 pub enum BulkError {
     #[error("cannot read {}", file.display())]
     Read { file: PathBuf, source: io::Error },
-    #[error("cannot write {}", file.display())]
-    Write { file: PathBuf, source: io::Error },
-    /// The first row of a CSV file does not name the columns.
-    #[error("the first line must name each column once, with name and categoryId among them")]
-    Columns,
-    #[error(
-        "{} holds a JSON array, but import reads NDJSON, one JSON object a line: convert it with \
-         `jq -c '.[]'`",
-        file.display()
-    )]
-    Array { file: PathBuf },
+    #[error("{} {reason}", file.display())]
+    Unreadable { file: PathBuf, reason: String },
     #[error(transparent)]
     Core(#[from] CoreCallError),
+    #[error("ended by {0}")]
+    ImportEnded(&'static str),
+    #[error("ended by {0} before the export was complete")]
+    ExportEnded(&'static str),
+    /// An import that ended early, with the cause.
     #[error(
-        "ended by {signal} after line {last_line}; continue with the same command and --import-id {import_id}"
+        "{}; {}, import the whole file with --import-id {import_id}",
+        with_causes(cause),
+        continuation(*.last_line)
     )]
-    Ended { signal: &'static str, last_line: i64, import_id: String },
+    Incomplete { cause: Box<CommandError>, last_line: i64, import_id: String },
     #[error(
         "line {line} is invalid and ends the strict import; the lines before it are imported. Correct it and \
          continue with the same command and --import-id {import_id}"
@@ -175,6 +187,14 @@ pub enum BulkError {
 impl From<Status> for BulkError {
     fn from(status: Status) -> Self {
         Self::Core(status.into())
+    }
+}
+
+fn continuation(last_line: i64) -> String {
+    if last_line == 0 {
+        "no line is known to be imported. To try again".to_owned()
+    } else {
+        format!("the lines up to {last_line} are imported. To continue there")
     }
 }
 

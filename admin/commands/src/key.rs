@@ -1,6 +1,7 @@
 //! `petstore key`: API keys. A key is shown once, when it is created, and never again.
 
 use std::{
+    collections::HashSet,
     io::{self, IsTerminal, Read},
     time::Duration,
 };
@@ -178,16 +179,10 @@ pub(crate) fn run(AdminCommand { command, settings }: AdminCommand<KeyCommand>) 
 /// [`CommandError::UnknownKeys`] if no key in the text is one of the service. The findings were printed
 /// then.
 fn find(settings: &AdminSettings, text: impl Read) -> Result<(), CommandError> {
-    const MAX_LEN: u64 = 1024 * 1024;
     if io::stdin().is_terminal() {
         output::note("paste the text, and end it with Ctrl-D on a line of its own");
     }
-    let mut bytes = Vec::new();
-    text.take(MAX_LEN + 1).read_to_end(&mut bytes).map_err(CommandError::Stdin)?;
-    if bytes.len() as u64 > MAX_LEN {
-        return Err(InvalidSetting::new("stdin", "must be a text of at most 1 MiB").into());
-    }
-    let keys = ApiKey::all_in(&bytes);
+    let keys = keys_in(text).map_err(CommandError::Stdin)?;
     let answers = find_requests(&keys).into_iter().map(|request| settings.call("FindKeys", &request));
     let findings = findings(&keys, &answers.collect::<Result<Vec<_>, _>>()?);
     settings.print(&findings, |findings| table(FINDINGS, &findings["keys"]))?;
@@ -196,6 +191,20 @@ fn find(settings: &AdminSettings, text: impl Read) -> Result<(), CommandError> {
         Ok(())
     } else {
         Err(CommandError::UnknownKeys)
+    }
+}
+
+/// Returns every key in a text of any size, each once.
+fn keys_in(mut text: impl Read) -> io::Result<Vec<ApiKey>> {
+    const PIECE: u64 = 1024 * 1024;
+    let (mut keys, mut seen, mut piece) = (Vec::new(), HashSet::new(), Vec::new());
+    loop {
+        let read = text.by_ref().take(PIECE).read_to_end(&mut piece)?;
+        keys.extend(ApiKey::all_in(&piece).into_iter().filter(|key| seen.insert(key.digest())));
+        if (read as u64) < PIECE {
+            return Ok(keys);
+        }
+        piece.drain(..piece.len() - ApiKey::MAX_BYTES); // a key may begin in one piece and end in the next
     }
 }
 

@@ -135,8 +135,12 @@ impl ApiKey {
         if is_key { written.as_bytes().try_into().ok().map(Self) } else { None }
     }
 
+    /// Maximum number of bytes that a key takes in a text: those of UTF-32.
+    pub const MAX_BYTES: usize = 4 * KEY_LEN;
+
     /// Returns every key in a text of any kind, each once, in the order of their first places. The checksum
-    /// tells a key from what only begins like one, so it may touch other letters.
+    /// tells a key from what only begins like one, so it may touch other letters. The letters of a key are
+    /// one byte apart, in UTF-16 two and in UTF-32 four.
     ///
     /// ```
     /// # use petstore_api_key::ApiKey;
@@ -145,8 +149,13 @@ impl ApiKey {
     /// ```
     pub fn all_in(text: &[u8]) -> Vec<Self> {
         let mut seen = HashSet::new();
-        let candidates = text.windows(KEY_LEN).filter(|window| window.starts_with(b"pet_"));
-        let keys = candidates.filter_map(|window| Self::parse(std::str::from_utf8(window).ok()?));
+        let key_at = |start: usize, step: usize| {
+            let letters = text.get(start..)?.iter().step_by(step).take(KEY_LEN).copied();
+            let begins = letters.clone().take(4).eq(*b"pet_");
+            begins.then(|| Self::parse(str::from_utf8(&letters.collect::<Vec<_>>()).ok()?)).flatten()
+        };
+        let starts = text.iter().enumerate().filter(|(_, byte)| **byte == b'p').map(|(start, _)| start);
+        let keys = starts.flat_map(|start| [1, 2, 4].map(|step| key_at(start, step))).flatten();
         keys.filter(|key| seen.insert(key.0)).collect()
     }
 
@@ -376,6 +385,12 @@ mod tests {
         let bytes = [b"\xff", text.as_bytes(), b"\xff"].concat();
         let found: Vec<_> = ApiKey::all_in(&bytes).iter().map(|key| key.expose().to_owned()).collect();
         assert_eq!(found, [second, first]);
+        for (width, at) in [(2, 0), (2, 1), (4, 0), (4, 3)] {
+            let wide = |byte: u8| (0..width).map(move |index| if index == at { byte } else { 0 });
+            let wide: Vec<_> = text.bytes().flat_map(wide).collect();
+            let found: Vec<_> = ApiKey::all_in(&wide).iter().map(|key| key.expose().to_owned()).collect();
+            assert_eq!(found, [second, first], "{width} bytes a letter");
+        }
         assert!(ApiKey::all_in(b"").is_empty() && ApiKey::all_in(&second.as_bytes()[..44]).is_empty());
     }
 

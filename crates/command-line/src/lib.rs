@@ -1,21 +1,21 @@
 //! Commands of a program: their runtime and [`Signals`], their [output], and the
-//! [files](partial_file::PartialFile) that they write.
+//! [files](output_file::OutputFile) that they write.
 //!
 //! - A result goes to stdout, as a table for people or as JSON for programs. Everything else goes to stderr,
 //!   and repeats no API key that was typed. A result that cannot be printed is an error, not a panic.
 //! - A command that cannot be undone asks first, but only a person at a terminal.
-//! - A file has its name once it is complete and on the disk. One that is not complete is removed, and two
-//!   processes never write the same one.
+//! - A file has its name once it is complete and on the disk. One that is not complete is removed, and what
+//!   exists stays unless the person asks for its replacement.
 //!
 //! Every failure is a value, whose text is for the person at the terminal.
 //!
 //! ```
-//! use std::{fs, io::Write};
+//! use std::fs;
 //!
 //! use petstore_command_line::{
 //!     RuntimeError, block_on,
 //!     output::{column, sentence, table},
-//!     partial_file::{Mode, PartialFile},
+//!     output_file::{OutputFile, OutputFileError, OutputKind},
 //! };
 //! use serde_json::json;
 //!
@@ -28,17 +28,16 @@
 //!
 //! let folder = tempfile::tempdir()?;
 //! let name = folder.path().join("rows");
-//! let partial = PartialFile::create(&name, Mode::OfUmask)?;
-//! partial.file().write_all(rows.to_string().as_bytes())?;
-//! assert!(!name.exists());
-//! partial.complete()?;
+//! OutputFile::create(&name, OutputKind::Text, false)?.fill(rows.to_string().as_bytes())?;
 //! assert_eq!(fs::read_to_string(&name)?, rows.to_string());
+//! let again = OutputFile::create(&name, OutputKind::Text, false);
+//! assert!(matches!(again, Err(OutputFileError::Exists(_))));
 //! # Ok(())
 //! # }
 //! ```
 
 pub mod output;
-pub mod partial_file;
+pub mod output_file;
 
 use std::io;
 

@@ -1,6 +1,7 @@
 //! Output of a command: results on stdout, everything else on stderr.
 
 use std::{
+    error::Error,
     fmt::Write as _,
     io::{self, BufRead as _, IsTerminal as _, Write as _},
     iter,
@@ -18,6 +19,13 @@ pub struct PrintError(
     #[source]
     pub io::Error,
 );
+
+impl PrintError {
+    /// Returns `true` if the reader of stdout is gone.
+    pub fn is_broken_pipe(&self) -> bool {
+        self.0.kind() == io::ErrorKind::BrokenPipe
+    }
+}
 
 /// Form of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -218,6 +226,20 @@ pub fn most_similar(name: &str, candidates: impl IntoIterator<Item = String>) ->
     let similarity = |candidate: String| (strsim::jaro(&candidate, name), candidate);
     let nearest = candidates.into_iter().map(similarity).max_by(|(a, _), (b, _)| a.total_cmp(b));
     nearest.filter(|(similarity, _)| *similarity > SIMILARITY).map(|(_, candidate)| candidate)
+}
+
+/// Returns the error and those of its causes that it does not name itself.
+pub fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let reason = error.to_string();
+        if !text.contains(&reason) {
+            text = text + ": " + &reason;
+        }
+        cause = error.source();
+    }
+    text
 }
 
 /// Returns the error in the form of this program's messages, without its number: `address already in use`.

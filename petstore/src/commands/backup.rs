@@ -1,6 +1,7 @@
 //! `petstore backup` and `petstore restore`: a copy of a store in a SQLite file.
 
 use std::{
+    env,
     fs::{self, File, OpenOptions},
     io,
     os::unix::fs::{MetadataExt, fchown},
@@ -9,7 +10,7 @@ use std::{
 
 use petstore_command_line::{
     Signals, block_on, output,
-    partial_file::{Mode, PartialFile, beside, folder_of, identity},
+    output_file::{OutputFile, OutputKind, beside, folder_of, is_private},
 };
 use petstore_core::store::SCHEMA;
 use petstore_database::{OpenError, backup};
@@ -54,17 +55,23 @@ pub(crate) fn back_up(settings: &BackupSettings) -> Result<(), CliError> {
     let BackupSettings { file, force, database } = settings;
     let store = sqlite_file(database)?;
     run(async {
-        let there = identity(file).map_err(BackupError::io(file))?;
-        if there.is_some() && identity(&store).map_err(BackupError::io(&store))? == there {
+        if is_same(file, &store) {
             return Err(BackupError::Itself(file.clone()).into());
         }
-        if there.is_some() && !force {
-            return Err(BackupError::Exists(file.clone()).into());
+        let copy = OutputFile::create(file, OutputKind::Backup, *force)?;
+        require_no_log(copy.target())?;
+        let temporary = copy.temporary();
+        if is_private(folder_of(&temporary)).map_err(BackupError::io(file))? {
+            backup::copy(&store, &SCHEMA, &temporary).await?;
+        } else {
+            // SQLite needs a path, whose folder another user could exchange.
+            let folder = tempfile::tempdir().map_err(BackupError::io(&env::temp_dir()))?;
+            let private = folder.path().join("copy.db");
+            backup::copy(&store, &SCHEMA, &private).await?;
+            let copied = File::open(&private).and_then(|from| io::copy(&mut &from, &mut copy.file()));
+            copied.map_err(BackupError::io(file))?;
         }
-        require_no_log(file)?;
-        let copy = PartialFile::create(file, Mode::Owner).map_err(BackupError::io(file))?;
-        backup::copy(&store, &SCHEMA, copy.path()).await?;
-        Ok(copy.complete().map_err(BackupError::io(file))?)
+        Ok(copy.complete()?)
     })?;
     Ok(output::print(&format!("wrote {}\n", file.display()))?)
 }
@@ -73,23 +80,20 @@ pub(crate) fn restore(settings: &RestoreSettings) -> Result<(), CliError> {
     let RestoreSettings { file, force, database } = settings;
     let store = sqlite_file(database)?;
     run(async {
-        let is_there = identity(&store).map_err(BackupError::io(&store))?.is_some();
-        if is_there && !force {
-            return Err(BackupError::Exists(store.clone()).into());
-        }
         require_no_log(file)?;
         fs::create_dir_all(folder_of(&store)).map_err(BackupError::io(&store))?;
         // The copy is checked, not the backup, which may change meanwhile.
-        let copy = PartialFile::create(&store, Mode::Owner).map_err(BackupError::io(&store))?;
+        let copy = OutputFile::create(&store, OutputKind::Store, *force)?;
         let mut backup = File::open(file).map_err(BackupError::io(file))?;
         io::copy(&mut backup, &mut copy.file()).map_err(BackupError::io(file))?;
-        backup::check(copy.path(), &SCHEMA, file).await?;
-        let owner = if is_there { fs::metadata(&store) } else { fs::metadata(folder_of(&store)) };
-        let owner = owner.map_err(BackupError::io(&store))?;
-        let _ = fchown(copy.file(), Some(owner.uid()), Some(owner.gid())); // only root may, and has to
-        let _lock = if is_there { Some(close(&store).await?) } else { None };
-        require_no_log(&store)?;
-        Ok(copy.complete().map_err(BackupError::io(&store))?)
+        backup::check(&copy.temporary(), &SCHEMA, file).await?;
+        let (user, group) = copy.previous_owner().map_err(BackupError::io(&store))?;
+        let _ = fchown(copy.file(), Some(user), Some(group)); // only root may, and has to
+        let target = copy.target();
+        let is_there = target.try_exists().map_err(BackupError::io(&store))?;
+        let _lock = if is_there { Some(close(target).await?) } else { None };
+        require_no_log(target)?;
+        Ok(copy.complete()?)
     })?;
     Ok(output::print(&format!("restored {}\n", store.display()))?)
 }
@@ -110,11 +114,17 @@ async fn close(store: &Path) -> Result<File, CliError> {
 
 fn require_no_log(file: &Path) -> Result<(), BackupError> {
     for log in LOGS.map(|end| beside(file, end)) {
-        if identity(&log).map_err(BackupError::io(&log))?.is_some() {
+        if log.try_exists().map_err(BackupError::io(&log))? {
             return Err(BackupError::Log { log, file: file.to_owned() });
         }
     }
     Ok(())
+}
+
+/// Returns `true` if both paths lead to one file.
+fn is_same(file: &Path, other: &Path) -> bool {
+    let identity = |path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
+    matches!((identity(file), identity(other)), (Ok(file), Ok(other)) if file == other)
 }
 
 fn sqlite_file(database: &DatabaseSettings) -> Result<PathBuf, InvalidSetting> {

@@ -7,6 +7,7 @@ use petstore_admin_check::{BaseUrl, CheckTarget};
 use petstore_command_line::{
     block_on,
     output::{OutputSettings, reason},
+    output_file::{OutputFile, OutputKind},
 };
 use petstore_http_server::tls;
 use petstore_settings::{InvalidSetting, secret_file};
@@ -49,6 +50,10 @@ pub(crate) struct CheckSettings {
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
 
+    /// Replace the file of --junit if it exists
+    #[arg(long, requires = "junit")]
+    force: bool,
+
     #[command(flatten)]
     output: OutputSettings,
 }
@@ -67,12 +72,13 @@ pub(crate) fn run(settings: &CheckSettings) -> Result<(), CliError> {
         writes: settings.write,
         exhausts: settings.exhaust,
     };
+    let junit = settings.junit.as_deref();
+    let junit = junit.map(|file| OutputFile::create(file, OutputKind::Text, settings.force)).transpose()?;
     let document = petstore_gateway::openapi::document();
     let checked = async { petstore_admin_check::check(target, document).await.map_err(CliError::from) };
     let report = block_on("warn", Box::pin(checked))?;
-    if let Some(file) = &settings.junit {
-        let written = fs::write(file, report.junit());
-        written.map_err(|source| CliError::Write { folder: file.clone(), source })?;
+    if let Some(junit) = junit {
+        junit.fill(report.junit().as_bytes())?;
     }
     settings.output.print(&report.json(), |_| report.text())?;
     if report.broken() == 0 { Ok(()) } else { Err(CliError::ContractBroken(report.broken())) }

@@ -1,10 +1,7 @@
 //! `petstore completions` and `petstore man`: completion scripts and manual pages, from the definitions of
 //! the command line.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::{fs, io, path::PathBuf};
 
 use clap::Command;
 use clap_complete::Shell;
@@ -13,7 +10,10 @@ use clap_mangen::{
     roff::{Roff, roman},
 };
 
-use petstore_command_line::output;
+use petstore_command_line::{
+    output,
+    output_file::{OutputFile, OutputFileError, OutputKind},
+};
 
 use crate::error::CliError;
 
@@ -29,6 +29,10 @@ pub(crate) struct ManSettings {
     /// Folder for the pages, one for each command; it is created if it is missing
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
+
+    /// Replace the pages that exist
+    #[arg(long)]
+    force: bool,
 }
 
 /// Prints a script that completes the commands and flags of `program`.
@@ -41,25 +45,35 @@ pub(crate) fn completions(settings: &CompletionsSettings, mut program: Command) 
 /// Examples of the commands, one a line.
 const EXAMPLES: &str = include_str!("examples.txt");
 
-const EXIT_STATUS: [&str; 5] = [
+const EXIT_STATUS: [&str; 6] = [
     "0: the command succeeded.",
     "1: it failed; one line on stderr has the reason.",
     "2: an argument or a setting is invalid, or migrate down lacks --yes; nothing was done.",
     "3: the account, key, operator or refusal in its arguments does not exist, or the text has no known key.",
     "4: check found a broken clause of the contract, or a rotated key is still needed.",
+    "141: the reader of a pipe was gone before the output was written.",
 ];
 
-/// Writes the manual pages of `program`.
+/// Writes the manual pages of `program`: all, or none if one must not be written.
 pub(crate) fn man(settings: &ManSettings, program: Command) -> Result<(), CliError> {
+    let ManSettings { folder, force } = settings;
+    let failed = |source| OutputFileError::Io { file: folder.clone(), source };
     let mut program = program.disable_help_subcommand(true);
     program.build();
-    let written = fs::create_dir_all(&settings.folder).and_then(|()| write_pages(&program, &settings.folder));
-    written.map_err(|source: io::Error| CliError::Write { folder: settings.folder.clone(), source })
+    fs::create_dir_all(folder).map_err(failed)?;
+    let mut pages = Vec::new();
+    write_pages(&program, &mut pages).map_err(failed)?;
+    let open = |(name, content)| {
+        let file = OutputFile::create(&folder.join(name), OutputKind::Text, *force)?;
+        Ok::<_, OutputFileError>((file, content))
+    };
+    let pages: Vec<(OutputFile, Vec<u8>)> = pages.into_iter().map(open).collect::<Result<_, _>>()?;
+    Ok(pages.into_iter().try_for_each(|(file, content)| file.fill(&content))?)
 }
 
-/// Writes the page of a command, and those of its subcommands.
-fn write_pages(command: &Command, folder: &Path) -> io::Result<()> {
-    command.get_subcommands().try_for_each(|command| write_pages(command, folder))?;
+/// Adds the page of a command, and those of its subcommands, with their files' names.
+fn write_pages(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) -> io::Result<()> {
+    command.get_subcommands().try_for_each(|command| write_pages(command, pages))?;
     let page = Man::new(command.clone());
     let mut content = Vec::new();
     page.render(&mut content)?;
@@ -73,7 +87,8 @@ fn write_pages(command: &Command, folder: &Path) -> io::Result<()> {
         more.text([roman(line)]).control("br", []);
     }
     more.to_writer(&mut content)?;
-    fs::write(folder.join(page.get_filename()), content)
+    pages.push((page.get_filename(), content));
+    Ok(())
 }
 
 /// Returns the examples of a command and of its subcommands.

@@ -1,34 +1,34 @@
 //! The first API key and the first operator token of a new store, so that the service can be tried at once.
 //!
 //! A secret is written to a draft beside the store, then the account with its key (or the operator) is
-//! committed, then the draft is renamed. Each step is on the disk before the next one. So a crash leaves
-//! neither an account without a key nor a key without an account: the next start completes what was committed
-//! and replaces what was not. A secret is taken from a file only if the store has it, so that the secret of
-//! another store is never revived.
+//! committed, then the draft is renamed. So a crash leaves neither an account without a key nor a key without
+//! an account: the next start renames the draft if it was committed, and otherwise replaces it.
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, ErrorKind, Read, Write},
-    os::unix::fs::OpenOptionsExt,
+    fs::File,
+    io,
     path::{Path, PathBuf},
 };
 
 use petstore_admin_service::{AdminError, store::AdminStore};
 use petstore_api_key::{ApiKey, OperatorToken};
 use petstore_clock::{Clock, UnixMillis};
-use petstore_command_line::partial_file::folder_of;
+use petstore_command_line::output_file::{OutputFile, OutputFileError, OutputKind, beside, folder_of};
 use petstore_core::store::Store;
 use petstore_database::DatabaseUrl;
-use tokio::task::spawn_blocking;
+use tokio::{fs, task::spawn_blocking};
 
 use super::ProcessError;
 
 /// Reason why there is no first key or token.
 #[derive(Debug, thiserror::Error)]
 pub enum FirstSecretError {
-    /// The file cannot be read or written.
+    /// The folder cannot be read or changed.
     #[error("the file cannot be read or written: {0}")]
     File(#[from] io::Error),
+    /// The draft cannot be written.
+    #[error(transparent)]
+    Draft(#[from] OutputFileError),
     /// The file already exists.
     #[error("a file of that name exists and may belong to another store; move it away")]
     InTheWay,
@@ -57,20 +57,52 @@ impl FirstSecret {
         clock: &Clock,
     ) -> Result<Option<PathBuf>, ProcessError> {
         let Some(path) = url.sqlite_file() else { return Ok(None) };
-        let (file, secret) = self.names();
-        let files = Files::new(path, file);
-        match files.create(store, &self, clock).await {
-            Ok(is_created) => Ok(is_created.then_some(files.secret)),
-            Err(source) => Err(ProcessError::FirstSecret { secret, file: files.secret, source }),
+        let (name, secret) = match &self {
+            Self::ApiKey(_) => ("first-api-key", "API key"),
+            Self::OperatorToken(_) => ("first-operator-token", "operator token"),
+        };
+        // The draft's name begins with the store's, so it belongs to no other store in the folder.
+        let (file, draft) = (path.with_file_name(name), beside(path, &format!(".{name}")));
+        match self.create_file(store, &file, draft, clock.now()).await {
+            Ok(is_created) => Ok(is_created.then_some(file)),
+            Err(source) => Err(ProcessError::FirstSecret { secret, file, source }),
         }
     }
 
-    /// Returns the name of the file beside the store, and the name of the secret in messages.
-    const fn names(&self) -> (&'static str, &'static str) {
-        match self {
-            Self::ApiKey(_) => ("first-api-key", "API key"),
-            Self::OperatorToken(_) => ("first-operator-token", "operator token"),
+    /// Returns `true` if the secret, or one that an interrupted start has left, is in the file now.
+    async fn create_file(
+        &self,
+        store: &Store,
+        file: &Path,
+        draft: PathBuf,
+        now: UnixMillis,
+    ) -> Result<bool, FirstSecretError> {
+        if !self.is_missing(store).await? && !fs::try_exists(&draft).await? {
+            return Ok(false);
         }
+        // If several processes start at once, the first creates the secret and the others find it.
+        let folder = folder_of(file).to_owned();
+        let lock = move || File::open(folder).and_then(|folder| folder.lock().map(|()| folder));
+        let folder = spawn_blocking(lock).await.map_err(io::Error::other)??;
+        let is_missing = self.is_missing(store).await?;
+        if !is_missing && !fs::try_exists(&draft).await? {
+            return Ok(false);
+        }
+        if fs::symlink_metadata(file).await.is_ok() {
+            return Err(FirstSecretError::InTheWay);
+        }
+        if is_missing {
+            let (written, new) = (format!("{}\n", self.expose()), draft.clone());
+            let write = move || OutputFile::create(&new, OutputKind::Store, true)?.fill(written.as_bytes());
+            spawn_blocking(write).await.map_err(io::Error::other)??;
+            if !self.add(store, now).await? {
+                fs::remove_file(&draft).await?;
+                return Ok(false);
+            }
+        }
+        fs::rename(&draft, file).await?;
+        spawn_blocking(move || folder.sync_all()).await.map_err(io::Error::other)??;
+        Ok(true)
     }
 
     fn expose(&self) -> &str {
@@ -80,27 +112,11 @@ impl FirstSecret {
         }
     }
 
-    /// Parses a secret of the same kind.
-    fn parse(&self, written: &str) -> Option<Self> {
-        match self {
-            Self::ApiKey(_) => ApiKey::parse(written).map(Self::ApiKey),
-            Self::OperatorToken(_) => OperatorToken::parse(written).map(Self::OperatorToken),
-        }
-    }
-
     /// Returns `true` if the store has no secret of this kind yet.
     async fn is_missing(&self, store: &Store) -> Result<bool, AdminError> {
         match self {
             Self::ApiKey(_) => Ok(!store.accounts().has_accounts().await?),
             Self::OperatorToken(_) => Ok(!AdminStore::new(store).has_operators().await?),
-        }
-    }
-
-    /// Returns `true` if the store has this secret.
-    async fn is_known(&self, store: &Store) -> Result<bool, AdminError> {
-        match self {
-            Self::ApiKey(key) => Ok(store.accounts().has_key(key).await?),
-            Self::OperatorToken(token) => AdminStore::new(store).has_token(token).await,
         }
     }
 
@@ -114,127 +130,9 @@ impl FirstSecret {
     }
 }
 
-/// Files of one secret.
-#[derive(Clone)]
-struct Files {
-    /// Final file of the secret.
-    secret: PathBuf,
-    /// File that holds the secret until the store has it too. Its name begins with the store's, so it belongs
-    /// to no other store in the folder.
-    draft: PathBuf,
-}
-
-impl Files {
-    fn new(store: &Path, name: &str) -> Self {
-        let mut draft = store.as_os_str().to_owned();
-        draft.push(format!(".{name}"));
-        Self { secret: store.with_file_name(name), draft: draft.into() }
-    }
-
-    /// Creates the secret, and returns `true` if it, or one that an interrupted start has left, is in the
-    /// file now.
-    async fn create(
-        &self,
-        store: &Store,
-        secret: &FirstSecret,
-        clock: &Clock,
-    ) -> Result<bool, FirstSecretError> {
-        if self.blocking(Self::read_draft).await?.is_none() && !secret.is_missing(store).await? {
-            return Ok(false);
-        }
-        // If several processes start at once, the first creates the secret and the others find it.
-        let _lock = self.blocking(Self::lock).await?;
-        if secret.is_missing(store).await? {
-            let written = format!("{}\n", secret.expose());
-            self.blocking(move |files| files.write_draft(&written)).await?;
-            if secret.add(store, clock.now()).await? {
-                self.blocking(Self::publish).await?;
-                return Ok(true);
-            }
-        } else if let Some(draft) = self.blocking(Self::read_draft).await?
-            && let Some(secret) = secret.parse(draft.trim_end())
-            && secret.is_known(store).await?
-        {
-            self.blocking(Self::publish).await?;
-            return Ok(true);
-        }
-        self.blocking(Self::remove_draft).await?;
-        Ok(false)
-    }
-
-    async fn blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Self) -> Result<T, FirstSecretError> + Send + 'static,
-    ) -> Result<T, FirstSecretError> {
-        let files = self.clone();
-        spawn_blocking(move || work(&files)).await.map_err(io::Error::other)?
-    }
-
-    fn lock(&self) -> Result<File, FirstSecretError> {
-        let folder = File::open(folder_of(&self.secret))?;
-        folder.lock()?;
-        Ok(folder)
-    }
-
-    /// Returns the text of the draft, if there is one. Bytes that are not text are not a secret.
-    fn read_draft(&self) -> Result<Option<String>, FirstSecretError> {
-        match File::open(&self.draft) {
-            Ok(draft) => {
-                let mut written = Vec::new();
-                draft.take(1_024).read_to_end(&mut written)?; // the upper bound of a secret
-                Ok(Some(String::from_utf8_lossy(&written).into_owned()))
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn write_draft(&self, secret: &str) -> Result<(), FirstSecretError> {
-        self.check_place()?;
-        self.remove_draft()?;
-        let mut draft = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.draft)?;
-        draft.write_all(secret.as_bytes())?;
-        draft.sync_all()?;
-        self.sync_folder()
-    }
-
-    fn publish(&self) -> Result<(), FirstSecretError> {
-        self.check_place()?;
-        fs::rename(&self.draft, &self.secret)?;
-        self.sync_folder()
-    }
-
-    fn remove_draft(&self) -> Result<(), FirstSecretError> {
-        match fs::remove_file(&self.draft) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
-            _ => Ok(()),
-        }
-    }
-
-    /// Refuses a file in the secret's place, unless it is blank: an interrupted start of an earlier release
-    /// may have left it so.
-    fn check_place(&self) -> Result<(), FirstSecretError> {
-        let metadata = match fs::symlink_metadata(&self.secret) {
-            Ok(metadata) => metadata,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error.into()),
-        };
-        let is_blank = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0 || byte.is_ascii_whitespace());
-        if metadata.is_file() && metadata.len() <= 1_024 && is_blank(&fs::read(&self.secret)?) {
-            Ok(())
-        } else {
-            Err(FirstSecretError::InTheWay)
-        }
-    }
-
-    fn sync_folder(&self) -> Result<(), FirstSecretError> {
-        Ok(File::open(folder_of(&self.secret))?.sync_all()?)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt;
+    use std::{fs, os::unix::fs::MetadataExt};
 
     use petstore_api_key::Environment;
     use petstore_database::OpenOptions as OpenStore;
@@ -254,6 +152,10 @@ mod tests {
             .await
     }
 
+    async fn has_key(store: &Store, key: &ApiKey) -> bool {
+        !store.accounts().find_keys(&[key.digest()]).await.unwrap().is_empty()
+    }
+
     fn names(folder: &TempDir) -> Vec<String> {
         let entries = fs::read_dir(folder.path()).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -271,7 +173,7 @@ mod tests {
         assert_eq!(file, folder.path().join("first-api-key"));
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
         let key = ApiKey::parse(fs::read_to_string(&file).unwrap().trim_end()).unwrap();
-        assert!(store.accounts().has_key(&key).await.unwrap());
+        assert!(has_key(&store, &key).await);
         assert_eq!(made(&store, &url).await.unwrap(), None, "the store is no longer new");
         assert_eq!(names(&folder), ["first-api-key"]);
     }
@@ -304,22 +206,10 @@ mod tests {
     async fn an_interrupted_start_is_completed_by_the_next() {
         let generated = ApiKey::generate(Environment::Production);
         let key = format!("{}\n", generated.expose());
-        for (is_committed, draft, secret) in [
-            (false, None, Some("")),
-            (false, None, Some("\0\0\0\n")),
-            (false, Some(""), None),
-            (false, Some(&key[..20]), None),
-            (false, Some(&*key), None),
-            (true, Some(&*key), None),
-            (true, Some(&*key), Some("")),
-        ] {
+        for (is_committed, draft) in [(false, ""), (false, &key[..20]), (false, &key), (true, &key)] {
             let folder = TempDir::new().unwrap();
             let (store, url) = new_store(&folder).await;
-            for (name, content) in [("petstore.db.first-api-key", draft), ("first-api-key", secret)] {
-                if let Some(content) = content {
-                    fs::write(folder.path().join(name), content).unwrap();
-                }
-            }
+            fs::write(folder.path().join("petstore.db.first-api-key"), draft).unwrap();
             if is_committed {
                 AdminStore::new(&store)
                     .create_first_account(&generated, UnixMillis(1))
@@ -329,10 +219,22 @@ mod tests {
             }
             let file = made(&store, &url).await.unwrap().unwrap();
             let kept = ApiKey::parse(fs::read_to_string(file).unwrap().trim_end()).unwrap();
-            assert_eq!(kept.expose() == generated.expose(), is_committed, "{draft:?} {secret:?}");
-            assert!(store.accounts().has_key(&kept).await.unwrap());
-            assert_eq!(names(&folder), ["first-api-key"], "{draft:?} {secret:?}");
+            assert_eq!(kept.expose() == generated.expose(), is_committed, "{draft:?}");
+            assert!(has_key(&store, &kept).await);
+            assert_eq!(names(&folder), ["first-api-key"], "{draft:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn processes_that_start_at_once_create_one_secret() {
+        let folder = TempDir::new().unwrap();
+        let (store, url) = new_store(&folder).await;
+        let starts = futures_util::future::join_all((0..8).map(|_| made(&store, &url))).await;
+        let files = starts.into_iter().filter_map(Result::unwrap);
+        assert_eq!(files.collect::<Vec<_>>(), [folder.path().join("first-api-key")]);
+        let written = fs::read_to_string(folder.path().join("first-api-key")).unwrap();
+        assert!(has_key(&store, &ApiKey::parse(written.trim_end()).unwrap()).await);
+        assert_eq!(names(&folder), ["first-api-key"]);
     }
 
     #[tokio::test]
@@ -344,17 +246,17 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let (store, url) = new_store(&folder).await;
         let file = folder.path().join("first-api-key");
-        fs::write(&file, &key).unwrap();
-        let refusal = made(&store, &url).await.unwrap_err();
-        assert!(matches!(refusal, ProcessError::FirstSecret { source: FirstSecretError::InTheWay, .. }));
-        assert_eq!(fs::read(&file).unwrap(), key);
-        assert!(!store.accounts().has_accounts().await.unwrap());
-
-        fs::rename(&file, folder.path().join("petstore.db.first-api-key")).unwrap();
+        for content in [key.as_slice(), b""] {
+            fs::write(&file, content).unwrap();
+            let refusal = made(&store, &url).await.unwrap_err();
+            assert!(matches!(refusal, ProcessError::FirstSecret { source: FirstSecretError::InTheWay, .. }));
+            assert_eq!(fs::read(&file).unwrap(), content);
+            assert!(!store.accounts().has_accounts().await.unwrap());
+        }
+        fs::remove_file(&file).unwrap();
+        fs::write(folder.path().join("petstore.db.first-api-key"), &key).unwrap();
         let new = made(&store, &url).await.unwrap().unwrap();
         assert_ne!(fs::read(new).unwrap(), key, "a draft that the store does not know is replaced");
-        fs::write(folder.path().join("petstore.db.first-api-key"), &key).unwrap();
-        assert_eq!(made(&store, &url).await.unwrap(), None);
         assert_eq!(names(&folder), ["first-api-key"]);
     }
 }

@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use parking_lot::RwLock;
 use petstore_admin_web::DOCS_PAGE;
 use petstore_clock::Clock;
-use petstore_command_line::partial_file::folder_of;
+use petstore_command_line::output_file::folder_of;
 use petstore_core::{Core, server, store::Store};
 use petstore_core_client::CoreTransport;
 use petstore_database::DatabaseUrl;

@@ -20,6 +20,7 @@ mod http;
 mod keys;
 mod limits;
 mod orders;
+mod output_files;
 mod pets;
 mod process;
 mod redis;

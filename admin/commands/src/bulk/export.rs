@@ -1,16 +1,16 @@
 //! `petstore export`: writes the pets to a file, in constant memory.
 
 use std::{
-    fs::File,
     io::{self, BufWriter, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use flate2::{Compression, write::GzEncoder};
 use petstore_command_line::{
-    RuntimeError,
-    partial_file::{Mode, PartialFile},
+    RuntimeError, Signals,
+    output::PrintError,
+    output_file::{OutputFile, OutputKind},
 };
 use petstore_core_client::CoreTransport;
 use petstore_gateway::bulk;
@@ -32,9 +32,13 @@ const QUEUED_PAGES: usize = 16;
 #[derive(Debug, clap::Args)]
 pub struct ExportSettings {
     /// File to write, compressed with gzip if its name ends in .gz, or - for standard output. It gets its
-    /// name once it is complete
+    /// name once it is complete; a device or pipe is written into
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
+
+    /// Replace FILE if it exists
+    #[arg(long)] // no variable: it must be given each time
+    force: bool,
 
     /// Format of the file. By default its extension decides, and standard output is ndjson
     #[arg(long, value_enum, value_name = "FORMAT")]
@@ -62,25 +66,54 @@ pub(crate) fn run(settings: &ExportSettings) -> Result<(), CommandError> {
 }
 
 async fn export(settings: &ExportSettings, format: Format) -> Result<(), CommandError> {
-    let core = settings.target.connect().await?;
+    let mut signals = Signals::listen()?;
     let mut progress = Progress::new(None);
-    let (pages, queue) = mpsc::channel(QUEUED_PAGES);
-    let file = settings.file.clone();
-    let writing = spawn_blocking(move || OutputFile::create(&file)?.write(queue));
-    let read = read(settings, format, client(&core), &pages, &mut progress).await;
-    if read.is_ok() {
-        let _ = pages.send(Part::End).await; // if the writer has failed, that is reported below
-    }
-    drop(pages);
-    let written = writing.await.map_err(|panic| RuntimeError(io::Error::other(panic)));
+    let ended = tokio::select! {
+        ended = export_all(settings, format, &mut progress) => ended,
+        signal = signals.received() => Err(BulkError::ExportEnded(signal).into()),
+    };
     progress.end();
-    core.close().await;
-    read?;
-    written??;
+    ended?;
     if !is_standard(&settings.file) {
         progress.note(&progress.summary("exported"));
     }
     Ok(())
+}
+
+async fn export_all(
+    settings: &ExportSettings,
+    format: Format,
+    progress: &mut Progress,
+) -> Result<(), CommandError> {
+    let ExportSettings { file, force, .. } = settings;
+    let (is_gzip, (pages, queue)) = (is_gzip(file), mpsc::channel(QUEUED_PAGES));
+    let output = if is_standard(file) { None } else { Some(open(file.clone(), *force).await?) };
+    let core = settings.target.connect().await?;
+    let writing = match &output {
+        None => spawn_blocking(move || write(io::stdout(), is_gzip, queue)),
+        Some(output) => {
+            let file = output.file().try_clone().map_err(|error| output.error(error))?;
+            spawn_blocking(move || write(file, is_gzip, queue))
+        }
+    };
+    let read = read(settings, format, client(&core), &pages, progress).await;
+    drop(pages);
+    let written = writing.await.map_err(|panic| RuntimeError(io::Error::other(panic)))?;
+    core.close().await;
+    read?;
+    match output {
+        None => Ok(written.map_err(PrintError)?),
+        Some(output) => {
+            written.map_err(|error| output.error(error))?;
+            Ok(output.complete()?)
+        }
+    }
+}
+
+/// Opens the file, and waits for the reader of a pipe.
+async fn open(file: PathBuf, force: bool) -> Result<OutputFile, CommandError> {
+    let opened = spawn_blocking(move || OutputFile::create(&file, OutputKind::Text, force)).await;
+    Ok(opened.map_err(|panic| RuntimeError(io::Error::other(panic)))??)
 }
 
 /// Reads page after page, until the last one or until the writer has failed.
@@ -88,7 +121,7 @@ async fn read(
     settings: &ExportSettings,
     format: Format,
     mut client: PetStoreClient<CoreTransport>,
-    pages: &mpsc::Sender<Part>,
+    pages: &mpsc::Sender<Vec<u8>>,
     progress: &mut Progress,
 ) -> Result<(), BulkError> {
     let status = settings.status.unwrap_or_default().into();
@@ -102,7 +135,7 @@ async fn read(
         for pet in &page.pets {
             append(&mut bytes, pet, format);
         }
-        if pages.send(Part::Bytes(std::mem::take(&mut bytes))).await.is_err() {
+        if pages.send(std::mem::take(&mut bytes)).await.is_err() {
             return Ok(()); // the writer reports why
         }
         progress.advance(page.pets.len() as u64);
@@ -158,88 +191,22 @@ fn quoted(cell: &str) -> String {
 
 const BUFFER: usize = 128 * 1024;
 
-/// A part of the file.
-enum Part {
-    Bytes(Vec<u8>),
-    /// End of a complete export. Without it the file is incomplete.
-    End,
-}
-
-/// Output of an export.
-struct OutputFile {
-    to: Box<dyn Sink>,
-    file: PathBuf,
-    /// The file, unless it is standard output.
-    partial: Option<PartialFile>,
-}
-
-/// Destination of the bytes.
-trait Sink: Write {
-    /// Writes what is buffered.
-    fn finish(&mut self) -> io::Result<()>;
-}
-
-impl Sink for io::Stdout {
-    fn finish(&mut self) -> io::Result<()> {
-        self.flush()
+/// Writes the parts as they arrive, compressed if the file's name says so.
+fn write(to: impl Write, is_gzip: bool, parts: mpsc::Receiver<Vec<u8>>) -> io::Result<()> {
+    let mut to = BufWriter::with_capacity(BUFFER, to);
+    if is_gzip {
+        let mut to = GzEncoder::new(to, Compression::default());
+        write_parts(&mut to, parts)?;
+        to.finish()?.flush()
+    } else {
+        write_parts(&mut to, parts)?;
+        to.flush()
     }
 }
 
-impl Sink for File {
-    fn finish(&mut self) -> io::Result<()> {
-        self.flush()
+fn write_parts(to: &mut impl Write, mut parts: mpsc::Receiver<Vec<u8>>) -> io::Result<()> {
+    while let Some(bytes) = parts.blocking_recv() {
+        to.write_all(&bytes)?;
     }
-}
-
-impl<S: Sink> Sink for BufWriter<S> {
-    fn finish(&mut self) -> io::Result<()> {
-        self.flush()?;
-        self.get_mut().finish()
-    }
-}
-
-impl<S: Sink> Sink for GzEncoder<S> {
-    fn finish(&mut self) -> io::Result<()> {
-        self.try_finish()?;
-        self.get_mut().finish()
-    }
-}
-
-impl OutputFile {
-    fn create(file: &Path) -> Result<Self, BulkError> {
-        if is_standard(file) {
-            let to = BufWriter::with_capacity(BUFFER, io::stdout());
-            return Ok(Self { to: Box::new(to), file: file.to_owned(), partial: None });
-        }
-        let failed = |source| BulkError::Write { file: file.to_owned(), source };
-        let partial = PartialFile::create(file, Mode::OfUmask).map_err(failed)?;
-        let open = partial.file().try_clone().map_err(failed)?;
-        let open = BufWriter::with_capacity(BUFFER, open);
-        let to: Box<dyn Sink> = if is_gzip(file) {
-            Box::new(GzEncoder::new(open, Compression::default()))
-        } else {
-            Box::new(open)
-        };
-        Ok(Self { to, file: file.to_owned(), partial: Some(partial) })
-    }
-
-    /// Writes the parts as they arrive. If the last is not [`Part::End`], the file is removed.
-    fn write(mut self, mut parts: mpsc::Receiver<Part>) -> Result<(), BulkError> {
-        let written = self.try_write(&mut parts).and_then(|is_complete| match self.partial {
-            Some(partial) if is_complete => partial.complete(),
-            _ => Ok(()),
-        });
-        written.map_err(|source| BulkError::Write { file: self.file, source })
-    }
-
-    /// Writes the parts, and returns `true` if [`Part::End`] arrived.
-    fn try_write(&mut self, parts: &mut mpsc::Receiver<Part>) -> io::Result<bool> {
-        while let Some(part) = parts.blocking_recv() {
-            match part {
-                Part::Bytes(bytes) => self.to.write_all(&bytes)?,
-                Part::End => return self.to.finish().map(|()| true),
-            }
-        }
-        Ok(false)
-    }
+    Ok(())
 }

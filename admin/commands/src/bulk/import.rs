@@ -107,14 +107,12 @@ async fn import(settings: &ImportSettings, format: Format) -> Result<(), Command
     };
     let ended = tokio::select! {
         ended = work.run(input, format) => ended,
-        signal = signals.received() => {
-            let (last_line, import_id) = (work.delivery.last_line, work.delivery.import_id.clone());
-            Err(BulkError::Ended { signal, last_line, import_id }.into())
-        }
+        signal = signals.received() => Err(BulkError::ImportEnded(signal).into()),
     };
     work.progress.end();
     core.close().await;
-    ended.and_then(|()| work.report())
+    ended.map_err(|cause| work.delivery.incomplete(cause))?;
+    work.report()
 }
 
 struct Work<'a> {

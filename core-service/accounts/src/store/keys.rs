@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use petstore_api_key::{ApiKey, Environment, KeyDigest};
 use petstore_clock::UnixMillis;
 use petstore_database::Session;
@@ -27,18 +26,6 @@ use crate::{Account, AccountId, AccountName, ApiKeyRecord, IssuedKey, KeyId, Key
 mod resolve;
 
 impl Accounts {
-    /// Returns `true` if an account has this key, in any state.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
-    pub fn has_key<'a>(&'a self, key: &'a ApiKey) -> BoxFuture<'a, Result<bool, PetStoreError>> {
-        Box::pin(async move {
-            let find = api_key::Entity::find().filter(api_key::Column::Digest.eq(key.digest().0.to_vec()));
-            Ok(!self.database.all(find).await?.is_empty())
-        })
-    }
-
     /// Returns the keys of an account, oldest first.
     ///
     /// # Errors

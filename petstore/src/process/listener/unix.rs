@@ -15,7 +15,7 @@ use tokio::{
     runtime::Handle,
 };
 
-use petstore_command_line::partial_file::folder_of;
+use petstore_command_line::output_file::folder_of;
 
 /// Timeout of waiting for the lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);

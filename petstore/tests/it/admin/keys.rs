@@ -59,11 +59,17 @@ async fn a_text_without_a_key_of_the_service_has_exit_code_3() {
         let found = installation.run_with_input(&["key", "find"], text.as_bytes()).await;
         assert_eq!(found.code, Some(code), "{found:?}");
     }
-    let (largest, end) = (1024 * 1024, key.as_bytes());
-    let text = [vec![b'x'; largest - end.len()], end.to_vec()].concat();
-    assert_eq!(installation.run_with_input(&["key", "find"], &text).await.code, Some(0));
-    let larger = installation.run_with_input(&["key", "find"], &[b"x", text.as_slice()].concat()).await;
-    larger.assert_refused(2, &["stdin", "at most 1 MiB"]);
+    let wide = |width: usize, at: usize| -> Vec<u8> {
+        key.bytes().flat_map(|byte| (0..width).map(move |index| if index == at { byte } else { 0 })).collect()
+    };
+    let piece = 1024 * 1024;
+    for key in [key.clone().into_bytes(), wide(2, 0), wide(4, 3)] {
+        for before in [0, piece - 1, piece, 2 * piece - key.len()] {
+            let text = [vec![b'x'; before], key.clone(), b"\n".to_vec()].concat();
+            let found = installation.run_with_input(&["key", "find"], &text).await;
+            assert_eq!(found.code, Some(0), "{} bytes after {before}: {found:?}", key.len());
+        }
+    }
     installation.run_with_input(&["key", "find", &key], b"").await.assert_refused(2, &[]);
 }
 

@@ -1,10 +1,12 @@
 //! `petstore export`: the pets in a file.
 
-use std::{fs, io::Read as _};
+use std::{fs, io::Read as _, time::Duration};
 
-use petstore_testkit::{Exit, Installation};
+use petstore_testkit::{Exit, Installation, eventually};
 
 use crate::{PORTS, petstore};
+
+const EXPORT_TIMEOUT: Duration = Duration::from_mins(1);
 
 const PETS: &str = r#"{"id":1,"name":"Rex, \"the dog\"","categoryId":7,"status":"available"}
 {"id":2,"name":"Tom 🐈","categoryId":-9223372036854775808}
@@ -73,28 +75,35 @@ async fn an_export_can_read_from_a_core() {
 async fn a_failed_export_leaves_no_file() {
     let installation = with_pets().await;
     fs::write(installation.folder().join("pets.ndjson"), "what was there before").unwrap();
-    let unreachable = ["pets.ndjson", "--core-url", "http://127.0.0.1:1"];
+    let unreachable = ["pets.ndjson", "--force", "--core-url", "http://127.0.0.1:1"];
     let exit = export(&installation, &unreachable).await;
     assert_eq!((exit.code, exit.stdout.as_str(), exit.stderr.lines().count()), (Some(1), "", 1), "{exit:?}");
     assert_eq!(installation.read("pets.ndjson"), "what was there before");
-    assert!(!installation.folder().join("pets.ndjson.partial").exists());
+    assert!(unfinished(&installation).is_empty());
     let exit = export(&installation, &["nowhere/pets.csv"]).await;
     assert!(exit.code == Some(1) && exit.stderr.contains("cannot write nowhere/pets.csv"), "{exit:?}");
 }
 
 #[tokio::test]
-async fn two_exports_to_one_file_are_never_mixed() {
+async fn an_export_that_is_ended_leaves_no_file() {
     let installation = with_pets().await;
-    let partial = fs::File::create(installation.folder().join("pets.ndjson.partial")).unwrap();
-    partial.lock().unwrap();
-    let exit = export(&installation, &["pets.ndjson"]).await;
-    exit.assert_refused(1, &["cannot write pets.ndjson", "another process is writing pets.ndjson.partial"]);
-    assert!(!installation.folder().join("pets.ndjson").exists());
-    drop(partial); // as a killed export leaves it
-    let exit = export(&installation, &["pets.ndjson"]).await;
-    assert_eq!(exit.code, Some(0), "{exit:?}");
-    assert_eq!(installation.read("pets.ndjson"), PETS);
-    assert!(!installation.folder().join("pets.ndjson.partial").exists());
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let args = ["export", "pets.ndjson", "--core-url", &url];
+    let begun = eventually(EXPORT_TIMEOUT, async || match unfinished(&installation).len() {
+        0 => Err("no file".to_owned()),
+        _ => Ok(()),
+    });
+    let ended = installation.run_until(&args, b"", begun, "INT").await;
+    ended.assert_refused(1, &["ended by SIGINT before the export was complete"]);
+    assert!(unfinished(&installation).is_empty() && !installation.folder().join("pets.ndjson").exists());
+}
+
+/// Returns the names of files that are not complete.
+fn unfinished(installation: &Installation) -> Vec<String> {
+    let entries = fs::read_dir(installation.folder()).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with(".petstore-")).collect()
 }
 
 async fn with_pets() -> Installation {

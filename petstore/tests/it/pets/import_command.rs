@@ -203,7 +203,12 @@ async fn an_interrupted_import_continues_at_its_position() {
             assert_eq!((ended.code, ended.stdout.as_str()), (code, ""), "{ended:?}");
             if signal == "INT" {
                 // It may not know yet which lines the store has.
-                let expected: Vec<_> = ["0", "8000"].map(interrupted_after).into();
+                let expected: Vec<_> = [
+                    "no line is known to be imported. To try again",
+                    "the lines up to 8000 are imported. To continue there",
+                ]
+                .map(interrupted_after)
+                .into();
                 assert!(expected.contains(&ended.stderr), "{ended:?}");
             }
             let exit = installation.run_with_input(&args, lines(12_000).as_bytes()).await;
@@ -305,6 +310,70 @@ async fn an_import_presents_its_client_certificate() {
 }
 
 #[tokio::test]
+async fn an_import_that_a_damaged_file_ends_says_how_to_continue_and_no_line_is_imported_twice() {
+    let whole = gzip(&lines(20_000));
+    let mut changed = whole.clone();
+    changed[whole.len() - 8] ^= 1; // in the checksum
+    let (cut, longer) = (whole[..whole.len() * 2 / 3].to_vec(), [whole.as_slice(), b"more"].concat());
+    for (fault, damaged) in [("cut", cut), ("a wrong checksum", changed), ("more after its end", longer)] {
+        let installation = with_store(Engine::Sqlite).await;
+        fs::write(installation.folder().join("pets.ndjson.gz"), damaged).unwrap();
+        let exit = import(&installation, &["pets.ndjson.gz"]).await;
+        exit.assert_refused(1, &["cannot read pets.ndjson.gz", "To continue there"]);
+        let imported = exported(&installation).await.len();
+        assert!(imported >= 8_000, "{fault}: {exit:?}");
+        assert!(exit.stderr.contains(&format!("; the lines up to {imported} are imported")), "{exit:?}");
+
+        fs::write(installation.folder().join("pets.ndjson.gz"), &whole).unwrap();
+        let id = exit.stderr.split_once("--import-id ").unwrap().1.trim_end();
+        let exit = import(&installation, &["pets.ndjson.gz", "--import-id", id]).await;
+        assert_eq!(exit.code, Some(0), "{fault}: {exit:?}");
+        assert_lines(&installation, 20_000).await;
+    }
+}
+
+#[tokio::test]
+async fn zero_bytes_after_gzip_are_padding() {
+    let installation = with_store(Engine::Sqlite).await;
+    let file = [gzip(&(ok(1) + "\n")), vec![0; 300_000], gzip(&(ok(2) + "\n")), vec![0; 512]].concat();
+    let exit = installation.run_with_input(&["import", "-"], &file).await;
+    assert_eq!((exit.code, exit.stderr.as_str()), (Some(0), ""), "{exit:?}");
+    assert_lines(&installation, 2).await;
+}
+
+#[tokio::test]
+async fn a_file_in_another_form_is_refused_with_what_to_do() {
+    let installation = with_store(Engine::Sqlite).await;
+    let utf_16 = |text: &str, mark: &[u8], swap: bool| {
+        let unit = |unit: u16| if swap { unit.to_be_bytes() } else { unit.to_le_bytes() };
+        [mark, &text.encode_utf16().flat_map(unit).collect::<Vec<_>>()].concat()
+    };
+    let (rows, csv) = ("name;categoryId\nRex;7\n", "name,categoryId\nRex,7\n");
+    for (file, reason) in [
+        (rows.into(), "has ';' between its columns: save it with commas"),
+        (rows.replace(';', "\t").into(), "has '\\t' between its columns"),
+        (rows.replace(';', "|").into(), "has '|' between its columns"),
+        (format!("\u{feff}sep=;\n{rows}").into(), "begins with a line `sep=`"),
+        (format!("sep=,\r\n{csv}").into_bytes(), "begins with a line `sep=`"),
+        (utf_16(csv, b"\xff\xfe", false), "is UTF-16, but import reads UTF-8: convert it with `iconv"),
+        (utf_16(csv, b"\xfe\xff", true), "is UTF-16"),
+        (utf_16(csv, b"", false), "is UTF-16"),
+        (utf_16(csv, b"", true), "is UTF-16"),
+        (b"id,name\n1,Rex\n".to_vec(), "must name each column once in its first line"),
+        (b"".to_vec(), "must name each column once in its first line"),
+    ] {
+        fs::write(installation.folder().join("pets.csv"), &file).unwrap();
+        let exit = import(&installation, &["pets.csv"]).await;
+        exit.assert_refused(1, &[&format!("pets.csv {reason}")]);
+        if reason.starts_with("is UTF-16") {
+            let exit = installation.run_with_input(&["import", "-"], &file).await;
+            exit.assert_refused(1, &["is UTF-16"]);
+        }
+    }
+    assert!(exported(&installation).await.is_empty());
+}
+
+#[tokio::test]
 async fn a_failed_import_is_one_line_on_stderr() {
     let installation = with_store(Engine::Sqlite).await;
     fs::write(installation.folder().join("pets.csv"), "Rex,7\n").unwrap();
@@ -312,7 +381,7 @@ async fn a_failed_import_is_one_line_on_stderr() {
     let nowhere = ["-", "--core-url", "http://127.0.0.1:1", "--database-url", "sqlite://data/petstore.db"];
     for (args, code, text) in [
         (&["missing.ndjson"][..], 1, "cannot read missing.ndjson"),
-        (&["pets.csv"], 1, "the first line must name each column once"),
+        (&["pets.csv"], 1, "pets.csv must name each column once in its first line"),
         (&["cut.ndjson.gz"], 1, "cannot read cut.ndjson.gz"),
         (&["pets"], 2, "--format"),
         (&nowhere, 2, "cannot be used together"),
@@ -323,10 +392,8 @@ async fn a_failed_import_is_one_line_on_stderr() {
     }
 }
 
-fn interrupted_after(line: &str) -> String {
-    format!(
-        "error: ended by SIGINT after line {line}; continue with the same command and --import-id ended\n"
-    )
+fn interrupted_after(known: &str) -> String {
+    format!("error: ended by SIGINT; {known}, import the whole file with --import-id ended\n")
 }
 
 /// Returns an installation with an empty store on this engine.

@@ -178,7 +178,7 @@ async fn a_killed_start_is_completed_by_the_next_and_foreign_secrets_are_refused
         assert!(refusal.contains(&format!("first {name} to data/{secret}")), "{refusal}");
         assert!(refusal.ends_with("move it away"), "{refusal}");
         assert_eq!(fs::read(folder.join(secret)).unwrap(), of_another);
-        fs::write(folder.join(secret), "").unwrap(); // as an interrupted start of an earlier release left it
+        fs::remove_file(folder.join(secret)).unwrap();
         let server = installation.start(&serve(&[])).await;
         first_client(&installation, &server).get("/v1/pets").await.assert_status(200);
         assert_ne!(fs::read(folder.join(secret)).unwrap(), of_another);

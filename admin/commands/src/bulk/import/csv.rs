@@ -118,10 +118,11 @@ impl Table {
         let (cells, ends) = (vec![0; MAX_LINE], vec![0; MAX_COLUMNS]);
         let mut table = Self { reader: Reader::new(), cells, ends, columns: Columns::default() };
         let row = table.row(lines).map_err(|source| BulkError::Read { file: file.to_owned(), source })?;
-        let Some((_, Row::Whole(count))) = row else { return Err(BulkError::Columns) };
-        table.columns = Columns::parse((0..count).map(|index| table.cell(index, count).unwrap_or_default()))
-            .ok_or(BulkError::Columns)?;
-        Ok(table)
+        let count = if let Some((_, Row::Whole(count))) = row { count } else { 0 };
+        let cell = |index| table.cell(index, count).unwrap_or_default();
+        let columns = Columns::parse((0..count).map(cell))
+            .ok_or_else(|| BulkError::Unreadable { file: file.to_owned(), reason: fault_of_head(cell(0)) })?;
+        Ok(Self { columns, ..table })
     }
 
     /// Returns the pet of the next row, and the line that it begins on.
@@ -205,6 +206,22 @@ impl Table {
                 }
             }
         }
+    }
+}
+
+/// Returns what is wrong with a first line that does not name the columns, by its first cell.
+fn fault_of_head(first: &[u8]) -> String {
+    let first = String::from_utf8_lossy(first);
+    let separates = |separator: &char| {
+        let is_column = |cell: &&str| bulk::COLUMNS.contains(&cell.trim());
+        first.split(*separator).filter(is_column).count() > 1
+    };
+    if first.starts_with("sep=") {
+        "begins with a line `sep=`, which is for spreadsheets: remove it".to_owned()
+    } else if let Some(separator) = [';', '\t', '|'].into_iter().find(separates) {
+        format!("has {separator:?} between its columns: save it with commas")
+    } else {
+        "must name each column once in its first line, with name and categoryId among them".to_owned()
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::time::{self, Instant};
 use tonic::{Code, Request, Status};
 
 use super::records::Chunk;
-use crate::error::BulkError;
+use crate::error::{BulkError, CommandError};
 
 /// Maximum number of chunks in one call; the core's answer can name that many lines.
 pub(crate) const SEGMENT: usize = 8;
@@ -28,6 +28,8 @@ pub(crate) struct Delivery {
     client: PetStoreClient<CoreTransport>,
     pub(super) import_id: String,
     strict: bool,
+    /// `true` once lines were sent, which may have been imported without an answer.
+    has_begun: bool,
     /// Line up to which everything is imported durably.
     pub(super) last_line: i64,
     /// Number of pets that the import has added, in this run and earlier ones.
@@ -36,7 +38,19 @@ pub(crate) struct Delivery {
 
 impl Delivery {
     pub(crate) fn new(client: PetStoreClient<CoreTransport>, import_id: &str, strict: bool) -> Self {
-        Self { client, import_id: import_id.to_owned(), strict, last_line: 0, created_in_all: 0 }
+        let import_id = import_id.to_owned();
+        Self { client, import_id, strict, has_begun: false, last_line: 0, created_in_all: 0 }
+    }
+
+    /// Returns the error of an import that ends early: how far it came and how to continue, unless it has not
+    /// begun or the cause says so itself.
+    pub(crate) fn incomplete(&self, cause: CommandError) -> CommandError {
+        let is_complete = matches!(cause, CommandError::Bulk(BulkError::Strict { .. }));
+        if is_complete || !self.has_begun && self.last_line == 0 {
+            return cause;
+        }
+        let (last_line, import_id) = (self.last_line, self.import_id.clone());
+        BulkError::Incomplete { cause: Box::new(cause), last_line, import_id }.into()
     }
 
     /// Returns the line up to which earlier runs have imported. If the core is unreachable, this fails at
@@ -62,6 +76,7 @@ impl Delivery {
                 ImportPetsRequest { import_id: self.import_id.clone(), lines, last_line, strict: self.strict }
             })
             .collect();
+        self.has_begun = true;
         let before = self.created_in_all;
         let answer = self.call(&messages, RETRY_TIMEOUT).await?;
         rejected.extend(answer.rejected_lines);

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use petstore_gateway::bulk::RowError;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -53,10 +53,35 @@ impl Input {
     pub(crate) fn text(self) -> io::Result<Box<dyn BufRead + Send>> {
         let mut bytes = BufReader::with_capacity(BUFFER, self.bytes);
         if bytes.fill_buf()?.starts_with(&GZIP) {
-            Ok(Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(bytes))))
+            let members = Members { member: Some(GzDecoder::new(bytes)) };
+            Ok(Box::new(BufReader::with_capacity(BUFFER, members)))
         } else {
             Ok(Box::new(bytes))
         }
+    }
+}
+
+/// Decompressed members of a gzip file, between or after which zero bytes are padding, as for `gzip`.
+struct Members<R> {
+    /// Current member; `None` after the last.
+    member: Option<GzDecoder<R>>,
+}
+
+impl<R: BufRead> Read for Members<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.member {
+            let read = member.read(buffer)?;
+            if read > 0 || buffer.is_empty() {
+                return Ok(read);
+            }
+            let rest = member.get_mut();
+            while let Some(0) = rest.fill_buf()?.first() {
+                rest.consume(1);
+            }
+            let has_more = !rest.fill_buf()?.is_empty();
+            self.member = self.member.take().filter(|_| has_more).map(|it| GzDecoder::new(it.into_inner()));
+        }
+        Ok(0)
     }
 }
 

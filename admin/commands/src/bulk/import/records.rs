@@ -34,8 +34,12 @@ impl Records {
         let file = input.file.clone();
         let failed = |source| BulkError::Read { file: file.clone(), source };
         let mut text = input.text().map_err(failed)?;
-        if format == Format::Ndjson && is_json_array(text.fill_buf().map_err(failed)?) {
-            return Err(BulkError::Array { file });
+        let begin = text.fill_buf().map_err(failed)?;
+        let unreadable = |reason| Err(BulkError::Unreadable { file: file.clone(), reason });
+        if is_utf16(begin) {
+            return unreadable(UTF_16.to_owned());
+        } else if format == Format::Ndjson && is_json_array(begin) {
+            return unreadable(JSON_ARRAY.to_owned());
         }
         let mut lines = Lines::new(text);
         let table = match format {
@@ -64,6 +68,17 @@ impl Records {
             None => next_json(lines).map_err(failed),
         }
     }
+}
+
+const UTF_16: &str = "is UTF-16, but import reads UTF-8: convert it with `iconv -f UTF-16 -t UTF-8`";
+const JSON_ARRAY: &str = "holds a JSON array, but import reads NDJSON, one JSON object a line: convert it \
+    with `jq -c '.[]'`";
+
+/// Returns `true` if the text begins with the byte order mark of UTF-16, or with a zero byte in one of its
+/// first two, half of an ASCII character.
+fn is_utf16(text: &[u8]) -> bool {
+    let has_mark = text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff");
+    has_mark || text.iter().take(2).any(|byte| *byte == 0)
 }
 
 /// Returns `true` if the first character of the text is a `[`. No pet begins with it.

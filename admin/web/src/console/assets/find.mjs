@@ -37,7 +37,9 @@ export function findPage() {
 }
 
 async function findAll(text) {
-  const candidates = [...new Set([...text.matchAll(CANDIDATE)].map(([, key]) => key))];
+  // Between the letters of a text that was UTF-16 there may be zeros.
+  const texts = [text, text.replaceAll("\0", "")];
+  const candidates = [...new Set(texts.flatMap((it) => [...it.matchAll(CANDIDATE)].map(([, key]) => key)))];
   const found = [];
   for (let start = 0; start < candidates.length; start += MOST) {
     const { keys = [] } = await findKeys(candidates.slice(start, start + MOST).join("\n"));
