@@ -115,6 +115,7 @@ pub struct Process {
     phase: watch::Sender<Phase>,
     drain_delay: Duration,
     drain_deadline: Duration,
+    hsts: Option<Duration>,
     connection_limits: ConnectionLimits,
     parts: Vec<Part>,
     /// Sources of the readiness. The store in it is closed at the end.
@@ -179,6 +180,7 @@ impl Process {
             phase,
             drain_delay: settings.drain_delay,
             drain_deadline: settings.drain_deadline,
+            hsts: settings.hsts,
             connection_limits: ConnectionLimits::for_this_process(),
             parts: Vec::new(),
             sources: Sources::default(),

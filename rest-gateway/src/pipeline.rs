@@ -27,6 +27,7 @@ use futures_util::FutureExt;
 use http::{HeaderMap, request::Parts};
 use petstore_api_key::ApiKey;
 use petstore_client_address::ClientAddress;
+use petstore_http_server::HttpPeer;
 use petstore_key_cache::{KnownKey, UnusableKey};
 use petstore_rate_limit::{Decision, LimitStatus};
 use petstore_telemetry::{
@@ -130,16 +131,16 @@ pub(crate) async fn handle<F>(
     gateway: &GatewayState,
     scheme: &'static str,
     request: Request,
-    peer: IpAddr,
+    peer: &HttpPeer,
     route: impl FnOnce(Admitted) -> F,
 ) -> Response
 where
     F: Future<Output = Response>,
 {
-    let (mut parts, body) = request.into_parts();
-    let mut context = RequestContext::new(gateway, scheme, &parts, peer);
+    let ((mut parts, body), from) = (request.into_parts(), peer.address().ip());
+    let mut context = RequestContext::new(gateway, scheme, &parts, from);
     let decides_late =
-        gateway.settings.traces.continues(&parts.headers) && !gateway.settings.trusted_proxies.trusts(peer);
+        gateway.settings.traces.continues(&parts.headers) && !gateway.settings.trusted_proxies.trusts(from);
     if !decides_late {
         context.begin_span(gateway, &parts.headers);
     }
@@ -148,6 +149,9 @@ where
         // Whoever has no valid key has no say in what is recorded.
         let nobody = HeaderMap::new();
         context.begin_span(gateway, if sender.key().is_some() { &parts.headers } else { &nobody });
+    }
+    if sender.key().is_some() {
+        peer.note_known(context.started);
     }
     if let Some(prefix) = &context.prefix {
         parts.extensions.insert(prefix.clone());

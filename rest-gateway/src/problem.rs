@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, header};
 use petstore_proto::v1::ErrorReason;
 use serde_json::{Value, json};
 
-use crate::{forwarded_prefix::ForwardedPrefix, request_id::RequestId};
+use crate::{forwarded_prefix::ForwardedPrefix, representation::weight, request_id::RequestId};
 
 /// Media type of Problem Details.
 const PROBLEM: &str = "application/problem+json";
@@ -74,28 +74,13 @@ impl fmt::Display for Faults {
     }
 }
 
-/// Returns `true` if `Accept` names Problem Details, and `application/json` not at all or with a lower weight
-/// (RFC 9110 §12.5.1). Clients that list both, as generated ones may, get the Error body of version 1.0.0.
+/// Returns `true` if `Accept` gives Problem Details a higher weight than `application/json`. Clients that
+/// give both the same, as generated ones may, get the Error body of version 1.0.0.
 pub(crate) fn is_preferred(headers: &HeaderMap) -> bool {
-    let is_named = |field: &&HeaderValue| {
-        field.as_bytes().windows(PROBLEM.len()).any(|part| part.eq_ignore_ascii_case(PROBLEM.as_bytes()))
-    };
-    // Nearly always false, and then nothing is parsed.
-    headers.get_all(header::ACCEPT).iter().any(|field| is_named(&field))
-        && weight(headers, PROBLEM) > weight(headers, "application/json")
-}
-
-/// Returns the weight with which `Accept` names exactly this type; 0 if it does not.
-fn weight(headers: &HeaderMap, media_type: &str) -> f32 {
-    let fields = headers.get_all(header::ACCEPT).into_iter().filter_map(|field| field.to_str().ok());
-    let ranges = fields.flat_map(|field| field.split(','));
-    let weights = ranges.filter_map(|range| {
-        let mut parts = range.split(';').map(str::trim);
-        let is_named = parts.next()?.eq_ignore_ascii_case(media_type);
-        let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
-        is_named.then(|| weight.map_or(1.0, |weight| weight.parse().unwrap_or(0.0)))
+    let [problem, json] = [PROBLEM, "application/json"].map(|media_type| {
+        weight(headers, &header::ACCEPT, &[media_type, "application/*", "*/*"]).unwrap_or(0.0)
     });
-    weights.fold(0.0, f32::max)
+    problem > json
 }
 
 /// Returns a response with an Error body as Problem Details, and any other response unchanged.
@@ -165,7 +150,11 @@ mod tests {
         };
         for fields in [
             &["application/problem+json"][..],
-            &["Application/Problem+JSON; q=0.5, */*"],
+            &["Application/Problem+JSON; q=0.5, */*;q=0.4"],
+            &["application/json;q=0.4, application/*;q=0.5"],
+            &["*/*", "application/json;q=0.9"],
+            &["application/json;q=0, */*;q=0.1"],
+            &["application/problem+json;q=0.5, application/*;q=0.1, */*"],
             &["application/json;q=0.9, application/problem+json"],
             &["text/html", "application/problem+json;q=0.2"],
         ] {
@@ -175,6 +164,10 @@ mod tests {
             &[][..],
             &["*/*"],
             &["application/*"],
+            &["application/problem+json;q=0.5, */*"],
+            &["application/problem+json;q=0.5, application/*"],
+            &["application/problem+json;q=0.5, application/*;q=0.6, */*;q=0.1"],
+            &["application/problem+json;q=2"],
             &["application/json"],
             &["application/problem+json, application/json"],
             &["application/problem+json;q=0.5, application/json;q=0.6"],

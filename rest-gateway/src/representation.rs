@@ -17,7 +17,7 @@ use http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
     header::{
         ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_SECURITY_POLICY,
-        CONTENT_TYPE, ETAG, IF_NONE_MATCH, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
+        CONTENT_TYPE, ETAG, IF_NONE_MATCH, REFERRER_POLICY, VARY,
     },
 };
 
@@ -113,23 +113,25 @@ impl Content {
     }
 }
 
-/// Returns `true` if `Accept-Encoding` names gzip, or everything, with a weight other than 0 (RFC 9110
-/// §12.5.3).
+/// Returns `true` if `Accept-Encoding` accepts gzip and does not prefer the plain body (RFC 9110 §12.5.3).
 fn takes_gzip(request: &HeaderMap) -> bool {
-    let mut by_name = None;
-    let mut by_star = None;
-    for coding in list(request, &ACCEPT_ENCODING) {
-        let mut parts = coding.split(';').map(str::trim);
-        let name = parts.next().unwrap_or_default().to_ascii_lowercase();
+    let weight = |ranges: &[&str]| weight(request, &ACCEPT_ENCODING, ranges).unwrap_or(0.0);
+    let gzip = weight(&["gzip", "x-gzip", "*"]);
+    gzip > 0.0 && gzip >= weight(&["identity", "*"])
+}
+
+/// Returns the weight that a field such as `Accept` gives to what these ranges match, the most specific
+/// first: that of the first one that it names (RFC 9110 §12.5.1). `None` if it names none.
+pub(crate) fn weight(request: &HeaderMap, field: &HeaderName, ranges: &[&str]) -> Option<f32> {
+    let weight_of = |item: &str, range| {
+        let mut parts = item.split(';').map(str::trim);
+        let is_named = parts.next()?.eq_ignore_ascii_case(range);
         let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
-        let is_taken = weight.is_none_or(|weight| weight.parse().is_ok_and(|weight: f32| weight > 0.0));
-        match name.as_str() {
-            "gzip" | "x-gzip" => by_name = Some(is_taken),
-            "*" => by_star = Some(is_taken),
-            _ => {}
-        }
-    }
-    by_name.or(by_star).unwrap_or(false)
+        let parse = |weight: &str| weight.parse().ok().filter(|weight| (0.0..=1.0).contains(weight));
+        is_named.then(|| weight.map_or(1.0, |weight| parse(weight).unwrap_or(0.0)))
+    };
+    let named = |range| list(request, field).filter_map(move |item| weight_of(item, range)).reduce(f32::max);
+    ranges.iter().find_map(|range| named(range))
 }
 
 /// Returns `true` if `If-None-Match` (RFC 9110 §13.1.2) names the tag, by weak comparison.
@@ -139,7 +141,7 @@ fn is_named(tag: &HeaderValue, request: &HeaderMap) -> bool {
 }
 
 /// Returns the items of a field that is a list.
-fn list<'a>(request: &'a HeaderMap, name: &http::HeaderName) -> impl Iterator<Item = &'a str> {
+fn list<'a>(request: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     request
         .get_all(name)
         .iter()
@@ -172,9 +174,8 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
     require-trusted-types-for 'script'; trusted-types 'none'";
 
 /// Header fields of every answer of the documentation.
-const ON_EVERY_ANSWER: [(HeaderName, HeaderValue); 6] = [
+const ON_EVERY_ANSWER: [(HeaderName, HeaderValue); 5] = [
     (CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),
-    (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
     (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
     (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
@@ -222,8 +223,17 @@ mod tests {
     #[tokio::test]
     async fn a_representation_is_compressed_only_for_clients_that_accept_gzip() {
         let text = Representation::new(StatusCode::OK, "text/plain", || TEXT);
-        for accepted in ["gzip", "br, gzip", "GZIP;q=0.5", "*", "identity;q=0, *;q=1", "br;q=1.0,gzip;q=0.8"]
-        {
+        for accepted in [
+            "gzip",
+            "br, gzip",
+            "GZIP;q=0.5",
+            "*",
+            "identity;q=0, *;q=1",
+            "br;q=1.0,gzip;q=0.8",
+            "identity;q=0.4, gzip;q=0.5",
+            "identity, x-gzip",
+            "*;q=0.5, identity;q=0.4",
+        ] {
             let answer = ask(&text, &[(ACCEPT_ENCODING, accepted)]);
             assert_eq!(answer.headers()[CONTENT_ENCODING], "gzip", "{accepted}");
             assert_eq!(answer.headers()[VARY], "Accept-Encoding");
@@ -231,8 +241,20 @@ mod tests {
             GzDecoder::new(body(answer).await.as_slice()).read_to_string(&mut read).unwrap();
             assert_eq!(read, TEXT);
         }
-        for refused in ["", "br", "gzip;q=0", "gzip; q=0.000, *", "identity", "gzip;q=x", "gzipped", "*;q=0"]
-        {
+        for refused in [
+            "",
+            "br",
+            "gzip;q=0",
+            "gzip; q=0.000, *",
+            "identity",
+            "gzip;q=x",
+            "gzip;q=NaN",
+            "gzipped",
+            "*;q=0",
+            "identity;q=0.5, gzip;q=0.4",
+            "gzip;q=0.5, *",
+            "identity, *;q=0.9",
+        ] {
             let answer = ask(&text, &[(ACCEPT_ENCODING, refused)]);
             assert_eq!(answer.headers().get(CONTENT_ENCODING), None, "{refused}");
             assert_eq!(answer.headers()[VARY], "Accept-Encoding");

@@ -5,12 +5,7 @@ mod orders;
 mod paging;
 mod pets;
 
-use std::{
-    convert::identity as direct,
-    net::{IpAddr, SocketAddr},
-    pin::Pin,
-    sync::Arc,
-};
+use std::{convert::identity as direct, pin::Pin, sync::Arc};
 
 use axum::{
     Router,
@@ -22,7 +17,7 @@ use futures_util::{FutureExt, future::BoxFuture};
 use http::{HeaderValue, Method, StatusCode, header};
 use http_body::Body as _;
 use percent_encoding::percent_decode_str;
-use petstore_http_server::App;
+use petstore_http_server::{App, HttpPeer};
 use tower::ServiceExt;
 
 use crate::{
@@ -72,16 +67,16 @@ impl RestApp {
 
 impl App for RestApp {
     /// Returns the answer, with a single allocation for the whole request.
-    fn answer(&self, request: Request, peer: SocketAddr) -> BoxFuture<'static, Response> {
-        self.clone().respond(request, peer.ip()).boxed()
+    fn answer(&self, request: Request, peer: HttpPeer) -> BoxFuture<'static, Response> {
+        self.clone().respond(request, peer).boxed()
     }
 }
 
 impl RestApp {
-    async fn respond(self, request: Request, peer: IpAddr) -> Response {
+    async fn respond(self, request: Request, peer: HttpPeer) -> Response {
         let is_head = request.method() == Method::HEAD;
         let route = |admitted| route(&self, admitted);
-        let response = pipeline::handle(&self.gateway, self.scheme, request, peer, route).await;
+        let response = pipeline::handle(&self.gateway, self.scheme, request, &peer, route).await;
         if is_head { without_body(response) } else { response }
     }
 }
@@ -115,8 +110,11 @@ fn boxed<F>(handler: F) -> Pin<Box<F>> {
     Box::pin(handler)
 }
 
-/// Returns a page that needs no key.
-async fn page(pages: &Router, request: Request) -> Result<Response, ApiError> {
+/// Returns a page that needs no key. HEAD is answered like GET: its response loses the body last of all.
+async fn page(pages: &Router, mut request: Request) -> Result<Response, ApiError> {
+    if request.method() == Method::HEAD {
+        *request.method_mut() = Method::GET;
+    }
     pages.clone().oneshot(request).await.map_err(|never| match never {})
 }
 

@@ -5,9 +5,11 @@ Of the two cores that the file names only one is there, so that the proxy has on
 """
 
 import json
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -34,6 +36,29 @@ def start(stack: ExitStack, folder: Path):
     names = Names(stack)
     proxy.start(servers, names)
     return proxy.address(8080), proxy.address(9090), gateways, core, names
+
+
+def hold(address: tuple[str, int], own: str) -> socket.socket | None:
+    """Opens a connection from one of this machine's addresses, with a request without a key. Returns `None` if it is reset."""
+    try:
+        connection = socket.create_connection(address, timeout=5, source_address=(own, 0))
+        connection.sendall(b"GET /docs HTTP/1.1\r\nHost: a\r\n\r\n")
+    except ConnectionError:
+        return None
+    return connection
+
+
+def is_open(connection: socket.socket) -> bool:
+    """Reads what has arrived. Returns whether the connection is open."""
+    connection.setblocking(False)
+    try:
+        while connection.recv(65_536):
+            pass
+    except BlockingIOError:
+        return True
+    except ConnectionError:
+        pass
+    return False
 
 
 def session(stack: ExitStack, folder: Path) -> None:
@@ -65,6 +90,15 @@ def session(stack: ExitStack, folder: Path) -> None:
     # A forged address changes nothing: all these failures count for one address.
     left = [int(get(proxy, "/v1/pets", "junk", **{"X-Forwarded-For": f"192.0.2.{n}"})[1]["X-RateLimit-Remaining"]) for n in range(4)]
     assert left == [left[0], left[0] - 1, left[0] - 2, left[0] - 3], left
+
+    # One address that opens all the connections that it may keeps no other address waiting.
+    held = [hold(proxy, "127.0.0.2") for _ in range(300)]
+    begin = time.monotonic()
+    assert get(proxy, "/v1/pets", busy)[0] == 200
+    assert time.monotonic() - begin < 2, time.monotonic() - begin
+    open_now = sum(connection is not None and is_open(connection) for connection in held)
+    assert 100 < open_now <= 256, open_now
+    del held
 
     # The proxy passes the console and the admin API, and nothing else of the admin port.
     token = admin("operator", "create", "ann", "--role", "admin")

@@ -3,6 +3,7 @@
 Arguments: the binary, and the manifests of Kubernetes as `kubectl kustomize` renders them.
 """
 
+import ipaddress
 import json
 import re
 import subprocess
@@ -104,7 +105,9 @@ def check_kubernetes() -> None:
         check_selected(objects, pod["metadata"]["labels"], container, where)
     check_policies(objects)
     scaler = objects["HorizontalPodAutoscaler", "petstore-gateway"]["spec"]
-    gateways = objects["ConfigMap", "petstore-gateway"]["data"]["PETSTORE_GATEWAYS"]
+    settings = objects["ConfigMap", "petstore-gateway"]["data"]
+    gateways, trusted = settings["PETSTORE_GATEWAYS"], ipaddress.ip_network(settings["PETSTORE_TRUSTED_PROXY"])
+    expect(trusted.prefixlen >= 24, "kubernetes: the trusted block is that of many pods, not of the ingress controller alone")
     expect(gateways == str(scaler["maxReplicas"]), "kubernetes: PETSTORE_GATEWAYS is not the autoscaler's maximum")
     expect("replicas" not in objects["Deployment", "petstore-gateway"]["spec"], "kubernetes: replicas undo the autoscaler")
 

@@ -7,7 +7,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, ready},
 };
@@ -19,7 +19,10 @@ use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::drain::{DrainState, DrainWatch};
+use super::{
+    connection_slots::{OpenConnection, UnreadBytes},
+    drain::{DrainState, DrainWatch},
+};
 
 /// Event that an HTTP/1.1 connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +35,8 @@ pub(super) enum ConnectionPhase {
     Request,
 }
 
-/// Phase of an HTTP/1.1 connection and the number of its requests. Clones share them. All except
-/// [`waits_for_app`](Self::waits_for_app) are used by the connection's own task.
+/// Phase of an HTTP/1.1 connection and the number of its requests. Clones share them. They are used by the
+/// connection's own task.
 #[derive(Clone, Debug)]
 pub(super) struct Activity(Arc<ActivityState>);
 
@@ -43,8 +46,7 @@ struct ActivityState {
     is_expired: AtomicBool,
     /// `true` while bytes of an answer may still have to be sent.
     has_unsent: AtomicBool,
-    /// Number of requests that the app works on. HTTP/1.1: 0 while it waits for the request's body.
-    waiting_for_app: AtomicU32,
+    connection: Arc<OpenConnection>,
     /// Body of the current request.
     body: Mutex<BodyState>,
     drain: DrainWatch,
@@ -81,36 +83,40 @@ impl Snapshot {
 impl Activity {
     /// Returns the activity of a new connection, to a server whose drain makes each answer the last of its
     /// connection.
-    pub(super) fn new(drain: DrainWatch) -> Self {
+    pub(super) fn new(drain: DrainWatch, connection: Arc<OpenConnection>) -> Self {
         let [is_expired, has_unsent] = [false; 2].map(AtomicBool::new);
-        let waiting_for_app = AtomicU32::new(0);
         let now = Mutex::new(Snapshot { phase: ConnectionPhase::Idle, requests: 0 });
         let body = Mutex::default();
-        Self(Arc::new(ActivityState { now, is_expired, has_unsent, waiting_for_app, body, drain }))
+        Self(Arc::new(ActivityState { now, is_expired, has_unsent, connection, body, drain }))
+    }
+
+    /// Returns the connection.
+    pub(super) fn connection(&self) -> &Arc<OpenConnection> {
+        &self.0.connection
     }
 
     /// Returns `true` if no request has begun and every answer was handed to the kernel.
     pub(super) fn is_quiet(&self) -> bool {
-        self.now().phase == ConnectionPhase::Idle && !self.0.has_unsent.load(Ordering::Relaxed)
+        self.now().phase == ConnectionPhase::Idle && !self.has_unsent()
+    }
+
+    /// Returns `true` while bytes of an answer may still have to be handed to the kernel.
+    pub(super) fn has_unsent(&self) -> bool {
+        self.0.has_unsent.load(Ordering::Relaxed)
     }
 
     fn note_unsent(&self, has_unsent: bool) {
         self.0.has_unsent.store(has_unsent, Ordering::Relaxed);
     }
 
-    /// Returns `true` while the connection waits for the app, `false` while it waits for its client.
-    pub(super) fn waits_for_app(&self) -> bool {
-        self.0.waiting_for_app.load(Ordering::Relaxed) > 0
-    }
-
     /// Records whether the connection waits for the app, for HTTP/1.1.
     pub(super) fn set_waits_for_app(&self, waits: bool) {
-        self.0.waiting_for_app.store(u32::from(waits), Ordering::Relaxed);
+        self.0.connection.waiting_for_app.store(u32::from(waits), Ordering::Relaxed);
     }
 
     /// Counts one request of HTTP/2 as one that the app works on, until the returned value is dropped.
     pub(super) fn app_works(&self) -> AppAtWork {
-        self.0.waiting_for_app.fetch_add(1, Ordering::Relaxed);
+        self.0.connection.waiting_for_app.fetch_add(1, Ordering::Relaxed);
         AppAtWork(self.clone())
     }
 
@@ -166,7 +172,7 @@ pub(super) struct AppAtWork(Activity);
 
 impl Drop for AppAtWork {
     fn drop(&mut self) {
-        self.0.0.waiting_for_app.fetch_sub(1, Ordering::Relaxed);
+        self.0.0.connection.waiting_for_app.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -200,18 +206,44 @@ impl Drop for RequestInFlight {
     }
 }
 
+/// Part of a response of HTTP/2, which counts as unread until it is handed to the kernel.
+struct UnreadPart {
+    part: Bytes,
+    _unread: Arc<UnreadBytes>,
+}
+
+impl AsRef<[u8]> for UnreadPart {
+    fn as_ref(&self) -> &[u8] {
+        &self.part
+    }
+}
+
 /// Body of an answer, whose end is the end of the request.
 #[derive(Debug)]
 pub(super) struct TrackedBody {
     body: AppBody,
     _in_flight: Option<RequestInFlight>,
+    /// `None` in HTTP/1.1, where what waits is seen at the stream.
+    unread: Option<Arc<UnreadBytes>>,
 }
 
 impl TrackedBody {
+    /// Returns the body of a response of HTTP/1.1.
     pub(super) fn new(body: AppBody, in_flight: Option<RequestInFlight>) -> Self {
-        Self { body, _in_flight: in_flight }
+        Self { body, _in_flight: in_flight, unread: None }
+    }
+
+    /// Returns the body of a response of HTTP/2, which waits for its client's window.
+    pub(super) fn of_stream(body: AppBody, activity: &Activity) -> Self {
+        let bytes = body.size_hint().exact().map_or(0, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        let unread =
+            (!body.is_end_stream()).then(|| UnreadBytes::new(activity.connection(), bytes + STREAM_BYTES));
+        Self { body, _in_flight: None, unread: unread.map(Arc::new) }
     }
 }
+
+/// Bytes that an unread response of HTTP/2 takes besides its body.
+const STREAM_BYTES: usize = 4 * 1024;
 
 impl Body for TrackedBody {
     type Data = Bytes;
@@ -221,7 +253,10 @@ impl Body for TrackedBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        let Some(unread) = &self.unread else { return Poll::Ready(frame) };
+        let counted = |part| Bytes::from_owner(UnreadPart { part, _unread: Arc::clone(unread) });
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(counted))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -240,15 +275,42 @@ pub(super) struct ObservedStream<I> {
     activity: Activity,
     /// Bytes that were received and not read yet.
     unread: Bytes,
+    /// Bytes that the client does not take.
+    unsent: Option<UnreadBytes>,
+    /// Maximum number of bytes that the stream itself holds meanwhile.
+    buffer: usize,
+    /// Number of bytes that the stream has taken since it held none.
+    taken: usize,
 }
 
 impl<I> ObservedStream<I> {
-    pub(super) fn new(stream: I, activity: Activity) -> Self {
-        Self { stream, activity, unread: Bytes::new() }
+    pub(super) fn new(stream: I, activity: Activity, buffer: usize) -> Self {
+        Self { stream, activity, unread: Bytes::new(), unsent: None, buffer, taken: 0 }
     }
 
     pub(super) fn into_inner(self) -> I {
         self.stream
+    }
+
+    /// Notes what the stream has taken of this number of bytes.
+    fn note_taken(&mut self, taken: Poll<io::Result<usize>>, of: usize) -> Poll<io::Result<usize>> {
+        self.note_written(&taken, of);
+        if let Poll::Ready(Ok(bytes)) = taken {
+            self.taken = self.taken.saturating_add(bytes);
+        }
+        taken
+    }
+
+    /// Counts the bytes that are left while the client takes none.
+    fn note_written<T>(&mut self, written: &Poll<io::Result<T>>, left: usize) {
+        if written.is_ready() {
+            self.unsent = None;
+            return;
+        }
+        let bytes = left + self.taken.min(self.buffer);
+        if self.unsent.as_ref().is_none_or(|unsent| unsent.bytes != bytes) {
+            self.unsent = Some(UnreadBytes::new(self.activity.connection(), bytes));
+        }
     }
 
     /// Puts back bytes that were read too early. The stream must have none left from before.
@@ -301,7 +363,8 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for ObservedStream<I> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         self.activity.note_unsent(true);
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.note_taken(written, bytes.len())
     }
 
     fn poll_write_vectored(
@@ -310,7 +373,8 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for ObservedStream<I> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.activity.note_unsent(true);
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.note_taken(written, slices.iter().map(|slice| slice.len()).sum())
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -319,7 +383,10 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for ObservedStream<I> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         // hyper flushes when it has written everything.
-        ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.note_written(&flushed, 0);
+        ready!(flushed)?;
+        self.taken = 0;
         self.activity.note_unsent(false);
         Poll::Ready(Ok(()))
     }
@@ -331,12 +398,19 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for ObservedStream<I> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
-    use crate::drain::DrainControl;
+    use crate::{connection_slots::ConnectionSlots, drain::DrainControl};
+
+    fn activity() -> Activity {
+        let slot = ConnectionSlots::new(1, 1).take(None, [192, 0, 2, 1].into()).unwrap();
+        Activity::new(DrainControl::new().watch(), Arc::clone(&slot.connection))
+    }
 
     #[test]
     fn a_request_begins_with_its_first_byte_and_ends_with_its_answer() {
-        let activity = Activity::new(DrainControl::new().watch());
+        let activity = activity();
         assert!(activity.now().is_before_first_request());
         assert_eq!(activity.now().phase, ConnectionPhase::Idle);
         activity.byte_received();
@@ -349,9 +423,26 @@ mod tests {
         assert!(!activity.now().is_before_first_request());
     }
 
+    #[tokio::test]
+    async fn what_a_client_does_not_take_is_unread_until_it_does() {
+        let slots = ConnectionSlots::new(1, 1);
+        let slot = slots.take(None, [192, 0, 2, 1].into()).unwrap();
+        let activity = Activity::new(DrainControl::new().watch(), Arc::clone(&slot.connection));
+        let (client, server) = tokio::io::duplex(8);
+        let (mut client, mut server) = (client, ObservedStream::new(server, activity, 5));
+        let write = tokio::spawn(async move { server.write_all(&[b'x'; 20]).await });
+        while slots.unread() == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(slots.unread(), 12 + 5, "and what the stream itself may hold");
+        client.read_exact(&mut [0; 20]).await.unwrap();
+        write.await.unwrap().unwrap();
+        assert_eq!(slots.unread(), 0);
+    }
+
     #[test]
     fn two_idle_times_are_distinguished() {
-        let activity = Activity::new(DrainControl::new().watch());
+        let activity = activity();
         drop(activity.request_received());
         let first = activity.now();
         drop(activity.request_received());

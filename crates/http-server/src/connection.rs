@@ -2,6 +2,7 @@
 
 use std::{future::Future, io, net::SocketAddr, sync::Arc};
 
+use http::HeaderValue;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::{
@@ -12,14 +13,18 @@ use tokio::{
 use tokio_io_timeout::TimeoutStream;
 
 use super::{
-    App, Certificate, ConnectionMetrics, ConnectionSlots, ServerLimits,
+    App, Certificate, ConnectionSlots, HttpPeer, Server, ServerLimits,
     activity::{Activity, ObservedStream},
+    connection_slots::OpenConnection,
     discard_body::{BodyDiscarder, lingering_close},
     drain::DrainWatch,
     http1::{self as version_1, Driver, End, Http1Service},
     http2::{self as version_2, Http2Service, Streams},
     proxy_protocol,
 };
+
+/// Bytes that a connection over TLS keeps of what its client does not take: the bound of rustls.
+const TLS_BUFFER: usize = 64 * 1024;
 
 /// State that all connections of a port share.
 #[derive(Clone, Debug)]
@@ -30,31 +35,26 @@ pub(super) struct Connections {
     http1: http1::Builder,
     discarder: BodyDiscarder,
     drain: DrainWatch,
-    /// Counts of the clients that proxies name; `None` if peers are clients.
-    of_proxies: Option<Arc<(ConnectionSlots, ConnectionMetrics)>>,
+    slots: ConnectionSlots,
+    /// `true` if each connection is of a proxy, which names the client.
+    proxy_protocol: bool,
+    /// `Strict-Transport-Security` of every response.
+    hsts: Option<HeaderValue>,
 }
 
 impl Connections {
-    pub(super) fn new(
-        app: Arc<dyn App>,
-        certificate: Option<Certificate>,
-        limits: ServerLimits,
-        drain: DrainWatch,
-        of_proxies: Option<(ConnectionSlots, ConnectionMetrics)>,
-    ) -> Self {
+    pub(super) fn new(server: Server, drain: DrainWatch) -> Self {
+        let Server { certificate, app, limits, slots, proxy_protocol, hsts } = server;
         let limits = Arc::new(limits);
         let (http1, discarder) = (version_1::builder(&limits), BodyDiscarder::new(Arc::clone(&limits)));
-        Self { app, certificate, limits, http1, discarder, drain, of_proxies: of_proxies.map(Arc::new) }
-    }
-
-    /// Returns `true` if every connection is of a proxy.
-    pub(super) fn need_proxies(&self) -> bool {
-        self.of_proxies.is_some()
+        let hsts = hsts.filter(|_| certificate.is_some());
+        let hsts = hsts.and_then(|age| HeaderValue::try_from(format!("max-age={}", age.as_secs())).ok());
+        Self { app, certificate, limits, http1, discarder, drain, slots, proxy_protocol, hsts }
     }
 
     /// Returns the activity of a new connection.
-    pub(super) fn activity(&self) -> Activity {
-        Activity::new(self.drain.clone())
+    pub(super) fn activity(&self, connection: Arc<OpenConnection>) -> Activity {
+        Activity::new(self.drain.clone(), connection)
     }
 
     /// Serves the connection to its end, and then drops the guard that counts it.
@@ -67,40 +67,35 @@ impl Connections {
     ) -> impl Future<Output = ()> + Send + use<C> {
         let connections = self.clone(); // shares everything
         async move {
-            match connections.of_proxies.clone() {
-                None => connections.run(stream, peer, activity).await,
-                Some(counts) => Box::pin(connections.run_of_proxy(stream, peer, activity, &counts)).await,
+            if connections.proxy_protocol {
+                Box::pin(connections.run_of_proxy(stream, peer, activity)).await;
+            } else {
+                connections.run(stream, peer, activity).await;
             }
             drop(counted);
         }
     }
 
-    /// Serves the client that the proxy names, which counts among the connections of its address. Without a
-    /// name, it is the proxy that sends requests.
-    async fn run_of_proxy(
-        &self,
-        mut stream: TcpStream,
-        proxy: SocketAddr,
-        activity: Activity,
-        (slots, metrics): &(ConnectionSlots, ConnectionMetrics),
-    ) {
+    /// Serves the client that the proxy names, which counts among the connections of its address, even if
+    /// that is another proxy's. Without a name, it is the proxy that sends requests.
+    async fn run_of_proxy(&self, mut stream: TcpStream, proxy: SocketAddr, activity: Activity) {
         let client = match self.in_time(proxy_protocol::read_client(&mut stream)).await {
-            Ok(client) => client.unwrap_or(proxy),
+            Ok(client) => client,
             Err(error) => {
                 // A proxy that checks the port connects and leaves.
                 if error.kind() == io::ErrorKind::InvalidData {
-                    metrics.refused();
+                    self.slots.metrics().refused.inc();
                 }
                 tracing::debug!(%proxy, %error, "closed a connection of a proxy");
                 return;
             }
         };
-        let Some(_counted) = slots.take(None, client.ip()) else {
-            metrics.refused();
-            tracing::debug!(peer = %client, %proxy, "closed a connection: its address has too many");
+        if client.is_some_and(|client| !activity.connection().counts_for(client.ip())) {
+            self.slots.metrics().refused.inc();
+            tracing::debug!(peer = ?client, %proxy, "closed a connection: its address has too many");
             return;
-        };
-        self.run(stream, client, activity).await;
+        }
+        self.run(stream, client.unwrap_or(proxy), activity).await;
     }
 
     async fn run(&self, stream: TcpStream, peer: SocketAddr, activity: Activity) {
@@ -113,7 +108,7 @@ impl Connections {
         stream.set_write_timeout(Some(self.limits.write_stall));
         let stream = Box::pin(stream);
         match &self.certificate {
-            None => self.drive_http1(stream, peer, activity).await,
+            None => self.drive_http1(stream, peer, activity, 0).await,
             // In a box, so that connections without TLS do not take the memory that it needs.
             Some(certificate) => Box::pin(self.drive_tls(stream, certificate, peer, activity)).await,
         }
@@ -127,7 +122,7 @@ impl Connections {
             Ok(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
                 Box::pin(self.drive_http2(stream, peer, activity)).await;
             }
-            Ok(stream) => Box::pin(self.drive_http1(stream, peer, activity)).await,
+            Ok(stream) => Box::pin(self.drive_http1(stream, peer, activity, TLS_BUFFER)).await,
             Err(error) => tracing::debug!(%peer, %error, "a TLS handshake failed"),
         }
     }
@@ -142,13 +137,14 @@ impl Connections {
         }
     }
 
-    async fn drive_http1<I>(&self, stream: I, peer: SocketAddr, activity: Activity)
+    async fn drive_http1<I>(&self, stream: I, peer: SocketAddr, activity: Activity, buffer: usize)
     where
         I: AsyncRead + AsyncWrite + Unpin + 'static,
     {
-        let (app, limits) = (Arc::clone(&self.app), Arc::clone(&self.limits));
-        let mut service = Http1Service { app, peer, limits, activity: activity.clone() };
-        let mut stream = ObservedStream::new(stream, activity.clone());
+        let (app, limits, hsts) = (Arc::clone(&self.app), Arc::clone(&self.limits), self.hsts.clone());
+        let client = HttpPeer { address: peer, connection: Some(Arc::clone(activity.connection())) };
+        let mut service = Http1Service { app, peer: client, limits, activity: activity.clone(), hsts };
+        let mut stream = ObservedStream::new(stream, activity.clone(), buffer);
         let mut driver = Driver::new(&self.limits, activity, self.drain.clone(), peer);
         loop {
             let mut connection = self.http1.serve_connection(TokioIo::new(stream), service);
@@ -176,11 +172,13 @@ impl Connections {
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (app, limits, streams) = (Arc::clone(&self.app), &self.limits, Streams::new(&self.limits));
-        let (discarder, activity) = (self.discarder.clone(), &activity);
+        let (discarder, hsts, activity) = (self.discarder.clone(), self.hsts.clone(), &activity);
+        let client = HttpPeer { address: peer, connection: Some(Arc::clone(activity.connection())) };
+        let (all, activity_of) = (streams.clone(), activity.clone());
         let service =
-            Http2Service { app, peer, discarder, streams: streams.clone(), activity: activity.clone() };
+            Http2Service { app, peer: client, discarder, streams: all, activity: activity_of, hsts };
         let http2 = version_2::builder(limits, streams.clone());
-        let stream = ObservedStream::new(stream, activity.clone());
+        let stream = ObservedStream::new(stream, activity.clone(), TLS_BUFFER);
         let mut connection = http2.serve_connection(TokioIo::new(stream), service);
         version_2::drive(&mut connection, activity, peer, limits, self.drain.clone(), &streams).await;
         drop(connection);

@@ -1,9 +1,12 @@
 //! Connection slots: limits on the number of open connections, in total and from one address.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, hash_map::Entry},
     net::IpAddr,
-    sync::Arc,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU32, AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -12,42 +15,121 @@ use petstore_client_address::{ClientAddress, TrustedProxies};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     task::AbortHandle,
-    time::timeout,
+    time::{Instant, timeout},
 };
 
-use super::activity::Activity;
+use super::ConnectionMetrics;
+
+/// Time for which a connection keeps its slot even if others wait for it.
+const RECLAIM_AFTER: Duration = Duration::from_millis(250);
+/// Bytes of responses that may wait for clients, over all connections.
+const MAX_UNREAD: usize = 64 * 1024 * 1024;
 
 /// Slots for connections, over all ports that share them. Clones share the slots.
 #[derive(Clone, Debug)]
 pub struct ConnectionSlots {
+    at_once: usize,
+    of_one_address: usize,
     all: Arc<Semaphore>,
-    of_one_address: AddressCounts,
     exempt: Arc<TrustedProxies>,
-    /// Open connections, the oldest first, if their slots can be reclaimed.
-    reclaimable: Option<Arc<OpenConnections>>,
+    open: Arc<Mutex<OpenConnections>>,
+    unread: Arc<AtomicUsize>,
+    metrics: ConnectionMetrics,
 }
 
-type OpenConnections = Mutex<VecDeque<(AbortHandle, Activity)>>;
+/// Open connections, the oldest first.
+#[derive(Debug, Default)]
+struct OpenConnections {
+    opened: u64,
+    by_age: BTreeMap<u64, Arc<OpenConnection>>,
+    /// Number of connections per address. One without connections takes no memory.
+    per_address: HashMap<ClientAddress, usize>,
+}
+
+/// What decides whether an open connection gives way.
+#[derive(Debug)]
+pub(super) struct OpenConnection {
+    slots: ConnectionSlots,
+    opened_at: Instant,
+    /// Number of requests that the app works on. HTTP/1.1: 0 while it waits for the request's body.
+    pub(super) waiting_for_app: AtomicU32,
+    /// Address among whose connections this one counts, once it does.
+    address: OnceLock<ClientAddress>,
+    /// Time of the last request of a client that the app knows; `None` for a stranger.
+    known_since: Mutex<Option<Instant>>,
+    /// Bytes of responses that wait for the client; `None` if there were too many.
+    unread: Mutex<Option<usize>>,
+    /// Task that serves it, once it exists.
+    task: OnceLock<AbortHandle>,
+}
 
 /// Slot of a connection, in total and among those of its address, until it is dropped.
-pub(super) type ConnectionSlot = (Option<OwnedSemaphorePermit>, Option<CountedConnection>);
+#[derive(Debug)]
+pub(super) struct ConnectionSlot {
+    pub(super) connection: Arc<OpenConnection>,
+    number: u64,
+    _free: Option<OwnedSemaphorePermit>,
+}
+
+impl Drop for ConnectionSlot {
+    fn drop(&mut self) {
+        let OpenConnection { slots, address, .. } = &*self.connection;
+        let mut open = slots.open.lock();
+        open.by_age.remove(&self.number);
+        if let Some(Entry::Occupied(mut count)) = address.get().map(|it| open.per_address.entry(*it)) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+}
+
+/// Bytes of a response that wait for their client, until they are dropped.
+#[derive(Debug)]
+pub(super) struct UnreadBytes {
+    connection: Arc<OpenConnection>,
+    pub(super) bytes: usize,
+}
+
+impl UnreadBytes {
+    /// Counts the bytes. If that makes too many, a connection is closed, possibly this one.
+    pub(super) fn new(connection: &Arc<OpenConnection>, bytes: usize) -> Self {
+        let is_counted = connection.unread.lock().as_mut().map(|unread| *unread += bytes).is_some();
+        if is_counted {
+            connection.slots.add_unread(bytes);
+        }
+        Self { connection: Arc::clone(connection), bytes }
+    }
+}
+
+impl Drop for UnreadBytes {
+    fn drop(&mut self) {
+        if let Some(unread) = &mut *self.connection.unread.lock() {
+            *unread -= self.bytes;
+            self.connection.slots.unread.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
+    }
+}
 
 impl ConnectionSlots {
     /// Returns slots for `at_once` connections, of which `of_one_address` may be of one address (IPv6: one
-    /// /64). Beyond the first bound connections wait until one closes. Beyond the second they are closed.
+    /// /64). Beyond either bound a connection takes the place of one that waits for its client, if there is
+    /// one. Otherwise it waits beyond the first bound, and is closed beyond the second.
+    ///
+    /// The oldest connection of a stranger gives way. In total, strangers keep an eighth, so that a client
+    /// has time to become [known](crate::HttpPeer::note_known); then the known client gives way whose last
+    /// request is the longest ago.
     pub fn new(at_once: usize, of_one_address: usize) -> Self {
         Self {
+            at_once,
+            of_one_address,
             all: Arc::new(Semaphore::new(at_once.min(Semaphore::MAX_PERMITS))),
-            of_one_address: AddressCounts::new(of_one_address),
             exempt: Arc::default(),
-            reclaimable: None,
+            open: Arc::default(),
+            unread: Arc::default(),
+            metrics: ConnectionMetrics::default(),
         }
-    }
-
-    /// Closes the oldest connection that waits for its client whenever the last slot is taken, so that slow
-    /// clients do not keep others out.
-    pub fn reclaiming(self) -> Self {
-        Self { reclaimable: Some(Arc::default()), ..self }
     }
 
     /// Lets these proxies have as many connections as there are slots: each carries many clients.
@@ -55,118 +137,143 @@ impl ConnectionSlots {
         Self { exempt: Arc::new(proxies), ..self }
     }
 
+    /// Returns the counters of the connections.
+    pub const fn metrics(&self) -> &ConnectionMetrics {
+        &self.metrics
+    }
+
     /// Returns `true` if the address is of such a proxy.
     pub(super) fn exempts(&self, peer: IpAddr) -> bool {
         self.exempt.trusts(peer)
     }
 
-    /// Waits for a free slot.
+    /// Waits for a free slot, and takes that of a connection that waits for its client if there is none.
     pub(super) async fn free(&self) -> Option<OwnedSemaphorePermit> {
-        let free = || Arc::clone(&self.all).acquire_owned(); // the semaphore is never closed
-        if self.reclaimable.is_none() {
-            return free().await.ok();
-        }
         loop {
             if let Ok(free) = Arc::clone(&self.all).try_acquire_owned() {
                 return Some(free);
             }
-            self.reclaim();
+            self.reclaim(None, Instant::now());
             // A connection may wait for its client later.
-            if let Ok(free) = timeout(Duration::from_millis(50), free()).await {
+            let free = Arc::clone(&self.all).acquire_owned(); // the semaphore is never closed
+            if let Ok(free) = timeout(Duration::from_millis(50), free).await {
                 return free.ok();
             }
         }
     }
 
-    /// Adds an open connection to those whose slots can be reclaimed.
-    pub(super) fn opened(&self, task: AbortHandle, activity: Activity) {
-        if let Some(reclaimable) = &self.reclaimable {
-            let mut open = reclaimable.lock();
-            open.retain(|(task, _)| !task.is_finished());
-            open.push_back((task, activity));
-        }
-    }
-
-    /// Closes the oldest connection that waits for its client.
-    fn reclaim(&self) {
-        let Some(reclaimable) = &self.reclaimable else { return };
-        let mut open = reclaimable.lock();
-        open.retain(|(task, _)| !task.is_finished());
-        if let Some(at) = open.iter().position(|(_, activity)| !activity.waits_for_app())
-            && let Some((task, _)) = open.remove(at)
-        {
-            task.abort();
-        }
-    }
-
-    /// Assigns a free slot to a connection from this address. Returns `None` if the address has its maximum.
+    /// Assigns a free slot to a connection from this peer. Returns `None` if its address has its maximum.
     pub(super) fn take(&self, free: Option<OwnedSemaphorePermit>, peer: IpAddr) -> Option<ConnectionSlot> {
-        let entry = if self.exempts(peer) { None } else { Some(self.of_one_address.enter(peer)?) };
-        Some((free, entry))
-    }
-}
-
-/// Number of connections per address. Clones share the counts. An address without connections takes no
-/// memory.
-#[derive(Clone, Debug)]
-struct AddressCounts {
-    open: Arc<Mutex<HashMap<ClientAddress, usize>>>,
-    max: usize,
-}
-
-/// One connection in the counts, until it is dropped.
-#[derive(Debug)]
-pub(super) struct CountedConnection {
-    counts: AddressCounts,
-    address: ClientAddress,
-}
-
-impl AddressCounts {
-    fn new(max: usize) -> Self {
-        Self { open: Arc::default(), max }
-    }
-
-    /// Counts one more connection. Returns `None` if the address has its maximum.
-    fn enter(&self, peer: IpAddr) -> Option<CountedConnection> {
-        let address = ClientAddress::from(peer);
-        let mut open = self.open.lock();
-        let count = open.get(&address).copied().unwrap_or_default();
-        if count >= self.max {
+        let connection = Arc::new(OpenConnection {
+            slots: self.clone(),
+            opened_at: Instant::now(),
+            waiting_for_app: AtomicU32::new(0),
+            address: OnceLock::new(),
+            known_since: Mutex::default(),
+            unread: Mutex::new(Some(0)),
+            task: OnceLock::new(),
+        });
+        if !self.exempts(peer) && !connection.counts_for(peer) {
             return None;
         }
-        open.insert(address, count + 1);
-        Some(CountedConnection { counts: self.clone(), address })
+        let mut open = self.open.lock();
+        let number = open.opened;
+        open.opened += 1;
+        open.by_age.insert(number, Arc::clone(&connection));
+        Some(ConnectionSlot { connection, number, _free: free })
+    }
+
+    /// Returns the number of bytes that wait for clients.
+    #[cfg(test)]
+    pub(super) fn unread(&self) -> usize {
+        self.unread.load(Ordering::Relaxed)
+    }
+
+    /// Closes a connection that waits for its client. If an address is named, it is the oldest one of a
+    /// stranger from there. Returns `false` if there is none.
+    fn reclaim(&self, address: Option<ClientAddress>, now: Instant) -> bool {
+        let mut open = self.open.lock();
+        let is_stranger = |it: &OpenConnection| it.known_since.lock().is_none();
+        let waiting = || {
+            let waiting = open.by_age.iter().filter(|(_, it)| it.waits_for_client(now));
+            waiting.filter(|(_, it)| address.is_none() || it.address.get() == address.as_ref())
+        };
+        let mut strangers = open.by_age.values().filter(|it| is_stranger(it));
+        let has_room = address.is_none() && strangers.nth(self.at_once / 8).is_none();
+        let known = waiting().filter(|(_, it)| has_room && !is_stranger(it));
+        let known = known.min_by_key(|(_, it)| *it.known_since.lock());
+        let found = known.or_else(|| waiting().find(|(_, it)| is_stranger(it)));
+        let Some(number) = found.map(|(number, _)| *number) else { return false };
+        self.metrics.reclaimed.inc();
+        open.close(number);
+        true
+    }
+
+    /// Adds bytes that wait for a client. If they are too many, closes the connection with the most.
+    fn add_unread(&self, bytes: usize) {
+        if self.unread.fetch_add(bytes, Ordering::Relaxed) + bytes <= MAX_UNREAD {
+            return;
+        }
+        let mut open = self.open.lock();
+        let most = open.by_age.iter().max_by_key(|(_, it)| *it.unread.lock()).map(|(number, _)| *number);
+        if let Some(closed) = most.and_then(|number| open.close(number)) {
+            self.metrics.reclaimed.inc();
+            let given_up = closed.unread.lock().take().unwrap_or_default();
+            self.unread.fetch_sub(given_up, Ordering::Relaxed);
+        }
     }
 }
 
-impl Drop for CountedConnection {
-    fn drop(&mut self) {
-        let mut open = self.counts.open.lock();
-        match open.get_mut(&self.address) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => {
-                open.remove(&self.address);
-            }
+impl OpenConnection {
+    /// Names the task that serves the connection.
+    pub(super) fn is_served_by(&self, task: AbortHandle) {
+        let _ = self.task.set(task); // it is the only one
+    }
+
+    /// Records a request of a client that the app knows.
+    pub(super) fn note_known(&self, now: Instant) {
+        *self.known_since.lock() = Some(now);
+    }
+
+    /// Counts the connection among those of its client's address. Returns `false` if that has its maximum,
+    /// and none of them can be closed in its place.
+    pub(super) fn counts_for(&self, client: IpAddr) -> bool {
+        let (slots, address) = (&self.slots, ClientAddress::from(client));
+        let count = slots.open.lock().per_address.get(&address).copied().unwrap_or_default();
+        if count >= slots.of_one_address && !slots.reclaim(Some(address), Instant::now()) {
+            return false;
         }
+        let _ = self.address.set(address); // it has one client
+        *slots.open.lock().per_address.entry(address).or_default() += 1;
+        true
+    }
+
+    /// Returns `true` if the client has had time for its next request, and none is being worked on.
+    fn waits_for_client(&self, now: Instant) -> bool {
+        let since = self.known_since.lock().unwrap_or(self.opened_at);
+        now.saturating_duration_since(since) >= RECLAIM_AFTER
+            && self.waiting_for_app.load(Ordering::Relaxed) == 0
+    }
+}
+
+impl OpenConnections {
+    /// Closes a connection at once, and returns it.
+    fn close(&mut self, number: u64) -> Option<Arc<OpenConnection>> {
+        self.by_age.get(&number)?.task.get()?.abort();
+        self.by_age.remove(&number)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+
+    use tokio::task::JoinHandle;
+
     use super::*;
 
-    #[test]
-    fn a_closed_connection_frees_a_slot_of_its_address() {
-        let counts = AddressCounts::new(2);
-        let enter = |peer: &str| counts.enter(peer.parse().unwrap());
-        let (one, two) = (enter("192.0.2.1").unwrap(), enter("192.0.2.1").unwrap());
-        assert!(enter("192.0.2.1").is_none());
-        assert!(enter("192.0.2.2").is_some());
-        drop(one);
-        let three = enter("192.0.2.1").unwrap();
-        assert!(enter("::ffff:192.0.2.1").is_none());
-        drop((two, three));
-        assert!(counts.open.lock().is_empty());
+    fn take(slots: &ConnectionSlots, peer: &str) -> Option<ConnectionSlot> {
+        slots.take(None, peer.parse().unwrap())
     }
 
     #[tokio::test]
@@ -179,7 +286,69 @@ mod tests {
             taken.push(slots.take(free, "192.0.2.1".parse().unwrap()).unwrap());
         }
         taken.truncate(1);
-        let of_others = ["192.0.2.2", "192.0.2.2"].map(|peer| slots.take(None, peer.parse().unwrap()));
+        let of_others = ["192.0.2.2", "192.0.2.2"].map(|peer| take(&slots, peer));
         assert!(matches!(of_others, [Some(_), None]), "{of_others:?}");
+    }
+
+    #[test]
+    fn a_closed_connection_frees_a_slot_of_its_address() {
+        let slots = ConnectionSlots::new(9, 2);
+        let (one, two) = (take(&slots, "192.0.2.1").unwrap(), take(&slots, "192.0.2.1").unwrap());
+        assert!(take(&slots, "192.0.2.1").is_none());
+        assert!(take(&slots, "192.0.2.2").is_some());
+        drop(one);
+        let three = take(&slots, "192.0.2.1").unwrap();
+        assert!(take(&slots, "::ffff:192.0.2.1").is_none());
+        drop((two, three));
+        assert!(slots.open.lock().per_address.is_empty());
+    }
+
+    /// Opens connections with tasks that never end, each of a known client or a stranger.
+    fn open(slots: &ConnectionSlots, are_known: &[bool]) -> Vec<(ConnectionSlot, JoinHandle<()>)> {
+        let open = are_known.iter().map(|is_known| {
+            let (slot, task) = (take(slots, "192.0.2.1").unwrap(), tokio::spawn(pending()));
+            slot.connection.is_served_by(task.abort_handle());
+            if *is_known {
+                slot.connection.note_known(Instant::now());
+            }
+            (slot, task)
+        });
+        open.collect()
+    }
+
+    #[tokio::test]
+    async fn strangers_give_way_before_known_clients_except_for_an_eighth() {
+        let slots = ConnectionSlots::new(16, 99);
+        let open = open(&slots, &[true, false, true, false, false, true]);
+        assert!(!slots.reclaim(None, Instant::now()), "they have just been opened");
+        open[0].0.connection.note_known(Instant::now()); // it has sent the last request
+        open[4].0.connection.waiting_for_app.store(1, Ordering::Relaxed);
+        let mut closed = Vec::new();
+        while slots.reclaim(None, Instant::now() + RECLAIM_AFTER) {
+            let is_open = |at: &usize| slots.open.lock().by_age.contains_key(&open[*at].0.number);
+            closed.extend((0..6).find(|at| !is_open(at) && !closed.contains(at)));
+        }
+        assert_eq!(closed, [1, 2, 5, 0, 3]);
+    }
+
+    #[tokio::test]
+    async fn the_connection_with_the_most_unread_bytes_gives_way() {
+        let slots = ConnectionSlots::new(8, 99);
+        let open = open(&slots, &[true, true, false]);
+        let mut unread = Vec::new();
+        for (connection, bytes, closed) in [
+            (0, MAX_UNREAD / 2, None),
+            (1, MAX_UNREAD / 2, None),
+            (2, 9, Some(1)),
+            (2, MAX_UNREAD / 2, Some(2)),
+        ] {
+            unread.push(UnreadBytes::new(&open[connection].0.connection, bytes));
+            let is_open = |number: &u64| slots.open.lock().by_age.contains_key(number);
+            let now: Vec<_> = (0..3).filter(|at| !is_open(&open[*at].0.number)).collect();
+            assert_eq!(now.last().copied(), closed, "{connection} {bytes}");
+        }
+        assert_eq!(slots.unread(), MAX_UNREAD / 2);
+        drop(unread);
+        assert_eq!(slots.unread(), 0);
     }
 }

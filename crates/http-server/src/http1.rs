@@ -12,7 +12,7 @@ use std::{
 
 use axum::{body::Body, response::Response as AppResponse};
 use futures_util::{FutureExt, future::BoxFuture};
-use http::{Request, Response, header::EXPECT};
+use http::{HeaderValue, Request, Response, header::EXPECT};
 use hyper::{
     body::{Body as _, Incoming},
     server::conn::http1,
@@ -22,22 +22,23 @@ use hyper_util::rt::TokioIo;
 use petstore_telemetry::abandoned::ToItsEnd;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until},
 };
 
 use super::{
-    App, ServerLimits,
+    App, HttpPeer, ServerLimits,
     activity::{
         Activity, BodyState, ConnectionPhase, ObservedStream, RequestInFlight, Snapshot, TrackedBody,
     },
+    add_fields,
     discard_body::{RequestBody, after_discarding, close_after},
-    drain::{DrainState, DrainWatch},
+    drain::DrainWatch,
     with_jitter,
 };
 
 pub(super) fn builder(limits: &ServerLimits) -> http1::Builder {
     let mut http = http1::Builder::new();
-    // It would also end idle connections; `ConnectionTimer` distinguishes the two
+    // It would be set for each request, and also end idle connections; `Driver` distinguishes the two.
     http.header_read_timeout(None)
         .max_headers(limits.max_headers)
         .max_buf_size(limits.max_buf_size)
@@ -58,13 +59,19 @@ pub(super) enum End {
     Quiet,
 }
 
-/// Driver of a connection, which serves its requests within their time limits.
+/// Driver of a connection, which serves its requests within their time limits. Time is looked at in
+/// intervals: a timer for each request would cost more.
 #[derive(Debug)]
 pub(super) struct Driver<'a> {
-    timer: ConnectionTimer<'a>,
+    limits: &'a ServerLimits,
     activity: Activity,
     drain: DrainWatch,
     peer: SocketAddr,
+    expires_at: Instant,
+    /// Activity when it was last looked at.
+    seen: Snapshot,
+    /// Time since when the activity is the same; until the first request, that of the opening.
+    since: Instant,
 }
 
 impl<'a> Driver<'a> {
@@ -74,7 +81,9 @@ impl<'a> Driver<'a> {
         drain: DrainWatch,
         peer: SocketAddr,
     ) -> Self {
-        Self { timer: ConnectionTimer::new(limits, activity.now(), drain.now(), peer), activity, drain, peer }
+        let (seen, since) = (activity.now(), Instant::now());
+        let expires_at = since + with_jitter(limits.max_connection_age, peer);
+        Self { limits, activity, drain, peer, expires_at, seen, since }
     }
 
     /// Serves requests until the connection ends or is quiet.
@@ -82,191 +91,69 @@ impl<'a> Driver<'a> {
         &mut self,
         connection: &mut http1::Connection<TokioIo<ObservedStream<I>>, Http1Service>,
     ) -> End {
-        let Self { timer, activity, drain, peer } = self;
-        let before = activity.now().requests;
-        timer.wake();
-        let mut armed = timer.due();
-        let mut sleep = pin!(sleep_until(armed));
+        let mut next_look = pin!(sleep(self.limits.rest_after));
         loop {
-            let progress = poll_fn(|context| match connection.poll_without_shutdown(context) {
-                Poll::Ready(ended) => Poll::Ready(Some(ended)), // the socket is closed by `lingering_close`
-                Poll::Pending if activity.now() != timer.activity => Poll::Ready(None),
-                Poll::Pending => Poll::Pending,
-            });
+            if Instant::now() >= self.expires_at {
+                // An idle connection is not closed for its age, because its client may be sending.
+                self.activity.expire();
+            }
             tokio::select! {
                 biased;
-                ended = progress => match ended {
-                    None => timer.activity_changed(activity.now()),
-                    Some(ended) => {
-                        if let Err(error) = ended {
-                            tracing::debug!(%peer, %error, "a connection ended early");
-                        }
-                        return End::Over;
+                // The socket is closed by `lingering_close`.
+                ended = poll_fn(|context| connection.poll_without_shutdown(context)) => {
+                    if let Err(error) = ended {
+                        tracing::debug!(peer = %self.peer, %error, "a connection ended early");
                     }
-                },
-                () = &mut sleep => {
-                    match timer.due_action() {
-                        None => {}
-                        Some(DueAction::Rest) if activity.is_quiet() => return End::Quiet,
-                        Some(DueAction::Rest) => timer.wake(), // an answer is still being sent
-                        Some(DueAction::LastAnswer) => activity.expire(),
-                        // hyper treats a connection before its first request as busy.
-                        Some(DueAction::Close) if activity.now().requests == before => return End::Over,
-                        Some(DueAction::Close) => Pin::new(&mut *connection).graceful_shutdown(),
-                        Some(DueAction::CutOff) => {
-                            tracing::debug!(%peer, "cut off a connection that did not end in time");
-                            return End::Overdue;
-                        }
-                    }
-                    armed = timer.due();
-                    sleep.as_mut().reset(armed);
+                    return End::Over;
                 }
-                drain = drain.next() => timer.drain = drain,
+                () = &mut next_look => {
+                    if let Some(end) = self.due_end() {
+                        return end;
+                    }
+                    next_look.set(sleep(self.limits.rest_after));
+                }
             }
-            // A timer that fires too early is then reset, which is cheaper than to set it with each request.
-            let due = timer.due();
-            if due < armed {
-                armed = due;
-                sleep.as_mut().reset(due);
+        }
+    }
+
+    /// Returns how the connection ends now, if it does.
+    fn due_end(&mut self) -> Option<End> {
+        let (now, seen, limits) = (Instant::now(), self.activity.now(), self.limits);
+        if seen != self.seen {
+            self.seen = seen;
+            if !seen.is_before_first_request() {
+                self.since = now;
             }
+            return None;
+        }
+        match seen.phase {
+            ConnectionPhase::Request => {
+                (now >= self.expires_at + limits.connection_age_grace).then_some(End::Overdue)
+            }
+            // A response is still being sent.
+            _ if self.activity.has_unsent() => None,
+            ConnectionPhase::Idle => Some(End::Quiet),
+            ConnectionPhase::Head => (now >= self.since + limits.header_read_timeout).then_some(End::Over),
         }
     }
 
     /// Waits for the first bytes of the next request on a quiet connection. Returns `Break` if the connection
     /// should be closed instead.
-    pub(super) async fn rest<I: AsyncRead + Unpin>(
-        &mut self,
-        stream: &mut ObservedStream<I>,
-    ) -> ControlFlow<()> {
-        let Self { timer, activity, drain, peer } = self;
-        timer.rest_at = None;
-        let mut sleep = pin!(sleep_until(timer.due()));
-        loop {
-            tokio::select! {
-                biased;
-                more = stream.has_more() => return match more {
-                    Ok(true) => ControlFlow::Continue(()),
-                    Ok(false) => ControlFlow::Break(()),
-                    Err(error) => {
-                        tracing::debug!(%peer, %error, "a connection ended early");
-                        ControlFlow::Break(())
-                    }
-                },
-                () = &mut sleep => match timer.due_action() {
-                    None | Some(DueAction::Rest) => {}
-                    Some(DueAction::LastAnswer) => activity.expire(),
-                    Some(DueAction::Close | DueAction::CutOff) => return ControlFlow::Break(()),
-                },
-                drain = drain.next() => timer.drain = drain,
-            }
-            sleep.as_mut().reset(timer.due());
-        }
-    }
-}
-
-/// Next step for a connection whose time is up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum DueAction {
-    /// Release the memory for requests.
-    Rest,
-    /// Close after the next answer. An idle connection is not closed for its age, because its client may be
-    /// sending.
-    LastAnswer,
-    /// Close between two requests.
-    Close,
-    /// Close at once.
-    CutOff,
-}
-
-/// Timer of a connection.
-#[derive(Debug)]
-struct ConnectionTimer<'a> {
-    limits: &'a ServerLimits,
-    /// Activity of the connection since `since`.
-    activity: Snapshot,
-    since: Instant,
-    expires_at: Instant,
-    is_expired: bool,
-    closing_since: Option<Instant>,
-    /// Time at which the connection begins to rest if there is no request before. `None` while it rests.
-    rest_at: Option<Instant>,
-    drain: DrainState,
-}
-
-impl<'a> ConnectionTimer<'a> {
-    fn new(limits: &'a ServerLimits, activity: Snapshot, drain: DrainState, peer: SocketAddr) -> Self {
-        let since = Instant::now();
-        let expires_at = since + with_jitter(limits.max_connection_age, peer);
-        let rest_at = Some(since + limits.rest_after);
-        Self { limits, activity, since, expires_at, is_expired: false, closing_since: None, rest_at, drain }
-    }
-
-    fn activity_changed(&mut self, activity: Snapshot) {
-        (self.activity, self.since) = (activity, Instant::now());
-        self.rest_at = Some(self.since + self.limits.rest_after);
-    }
-
-    /// Postpones the rest.
-    fn wake(&mut self) {
-        self.rest_at = Some(Instant::now() + self.limits.rest_after);
-    }
-
-    /// Returns the time at which the next step is due.
-    fn due(&self) -> Instant {
-        let limits = self.limits;
-        if let Some(since) = self.closing_since {
-            return since + limits.connection_age_grace;
-        }
-        let of_phase = match self.activity.phase {
-            ConnectionPhase::Idle => {
-                Some(self.rest_at.map_or_else(|| self.idle_until(), |at| at.min(self.idle_until())))
-            }
-            ConnectionPhase::Head => Some(self.since + limits.header_read_timeout),
-            ConnectionPhase::Request if self.is_expired => {
-                Some(self.expires_at + limits.connection_age_grace)
-            }
-            ConnectionPhase::Request => None,
-        };
-        match of_phase {
-            Some(due) if self.is_expired => due,
-            Some(due) => due.min(self.expires_at),
-            None => self.expires_at,
-        }
-    }
-
-    fn idle_until(&self) -> Instant {
-        let limits = self.limits;
-        let timeout =
-            if self.activity.is_before_first_request() { limits.header_read_timeout } else { limits.idle };
-        let until = self.since + timeout;
-        match self.drain {
-            DrainState::Closing { draining_since } => {
-                until.min(self.since.max(draining_since) + limits.idle_grace)
-            }
-            DrainState::Serving | DrainState::Draining { .. } => until,
-        }
-    }
-
-    /// Returns the next step if it is due.
-    fn due_action(&mut self) -> Option<DueAction> {
-        let now = Instant::now();
-        if now < self.due() {
-            return None;
-        }
-        if self.closing_since.is_some() {
-            return Some(DueAction::CutOff);
-        }
-        if !self.is_expired && now >= self.expires_at {
-            self.is_expired = true;
-            return Some(DueAction::LastAnswer);
-        }
-        match self.activity.phase {
-            ConnectionPhase::Idle if now < self.idle_until() => Some(DueAction::Rest),
-            ConnectionPhase::Idle | ConnectionPhase::Head => {
-                self.closing_since = Some(now);
-                Some(DueAction::Close)
-            }
-            ConnectionPhase::Request => Some(DueAction::CutOff),
+    pub(super) async fn rest<I: AsyncRead + Unpin>(&self, stream: &mut ObservedStream<I>) -> ControlFlow<()> {
+        let Self { limits, drain, seen, since, .. } = self;
+        let timeout = if seen.is_before_first_request() { limits.header_read_timeout } else { limits.idle };
+        tokio::select! {
+            biased;
+            more = stream.has_more() => match more {
+                Ok(true) => ControlFlow::Continue(()),
+                Ok(false) => ControlFlow::Break(()),
+                Err(error) => {
+                    tracing::debug!(peer = %self.peer, %error, "a connection ended early");
+                    ControlFlow::Break(())
+                }
+            },
+            () = sleep_until(*since + timeout) => ControlFlow::Break(()),
+            () = drain.clone().idle_connections_expired(*since, limits.idle_grace) => ControlFlow::Break(()),
         }
     }
 }
@@ -275,9 +162,10 @@ impl<'a> ConnectionTimer<'a> {
 #[derive(Debug)]
 pub(super) struct Http1Service {
     pub(super) app: Arc<dyn App>,
-    pub(super) peer: SocketAddr,
+    pub(super) peer: HttpPeer,
     pub(super) limits: Arc<ServerLimits>,
     pub(super) activity: Activity,
+    pub(super) hsts: Option<HeaderValue>,
 }
 
 impl Service<Request<Incoming>> for Http1Service {
@@ -286,19 +174,20 @@ impl Service<Request<Incoming>> for Http1Service {
     type Future = ResponseFuture;
 
     fn call(&self, request: Request<Incoming>) -> ResponseFuture {
+        let activity = &self.activity;
         let is_asked_for = request.headers().contains_key(EXPECT);
         let has_body = !request.body().is_end_stream();
         let request = request.map(|body| {
             if has_body {
-                Body::new(RequestBody::of_connection(body, is_asked_for, self.activity.clone()))
+                Body::new(RequestBody::of_connection(body, is_asked_for, activity.clone()))
             } else {
                 Body::empty()
             }
         });
         // A connection that is cut off or reset drops the future.
-        let answer = ToItsEnd::new(self.app.answer(request, self.peer));
-        let limits = Arc::clone(&self.limits);
-        ResponseFuture { answer, limits, in_flight: Some(self.activity.request_received()) }
+        let answer = ToItsEnd::new(self.app.answer(request, self.peer.clone()));
+        let (limits, hsts) = (Arc::clone(&self.limits), self.hsts.clone());
+        ResponseFuture { answer, limits, hsts, in_flight: Some(activity.request_received()) }
     }
 }
 
@@ -307,6 +196,7 @@ impl Service<Request<Incoming>> for Http1Service {
 pub(super) struct ResponseFuture {
     answer: ToItsEnd<BoxFuture<'static, AppResponse>>,
     limits: Arc<ServerLimits>,
+    hsts: Option<HeaderValue>,
     /// `None` once the answer exists, whose body then holds it.
     in_flight: Option<RequestInFlight>,
 }
@@ -330,6 +220,7 @@ impl Future for ResponseFuture {
                 }
             }
         }
+        add_fields(&mut answer, self.hsts.take());
         let in_flight = self.in_flight.take();
         Poll::Ready(Ok(answer.map(|body| TrackedBody::new(body, in_flight))))
     }

@@ -9,9 +9,9 @@ use std::{
     time::Duration,
 };
 
-use axum::{body::Body, response::Response};
+use axum::body::Body;
 use futures_util::{FutureExt, future::BoxFuture};
-use http::Request;
+use http::{HeaderValue, Request, Response};
 use hyper::{body::Incoming, rt::Executor, server::conn::http2, service::Service};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use petstore_telemetry::abandoned::ToItsEnd;
@@ -22,8 +22,9 @@ use tokio::{
 };
 
 use super::{
-    App, ServerLimits,
-    activity::{Activity, ObservedStream},
+    App, HttpPeer, ServerLimits,
+    activity::{Activity, ObservedStream, TrackedBody},
+    add_fields,
     discard_body::{BodyDiscarder, RequestBody},
     drain::{DrainState, DrainWatch},
     with_jitter,
@@ -119,27 +120,30 @@ enum Closing {
 #[derive(Debug)]
 pub(super) struct Http2Service {
     pub(super) app: Arc<dyn App>,
-    pub(super) peer: SocketAddr,
+    pub(super) peer: HttpPeer,
     pub(super) discarder: BodyDiscarder,
     pub(super) streams: Streams,
     pub(super) activity: Activity,
+    pub(super) hsts: Option<HeaderValue>,
 }
 
 impl Service<Request<Incoming>> for Http2Service {
-    type Response = Response;
+    type Response = Response<TrackedBody>;
     type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Response, Infallible>>;
+    type Future = BoxFuture<'static, Result<Response<TrackedBody>, Infallible>>;
 
     /// Answers the request once there is a place for it. hyper drops the future when the client resets the
     /// stream or leaves. The app then continues, so that the request is counted and recorded.
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let request = request.map(|body| Body::new(RequestBody::of_stream(body, self.discarder.clone())));
-        let (app, peer, streams) = (Arc::clone(&self.app), self.peer, self.streams.clone());
-        let activity = self.activity.clone();
+        let (app, peer, streams) = (Arc::clone(&self.app), self.peer.clone(), self.streams.clone());
+        let (activity, hsts) = (self.activity.clone(), self.hsts.clone());
         async move {
             let place = (streams.place().await, activity.app_works());
             let answer = app.answer(request, peer).inspect(move |_| drop(place));
-            Ok(ToItsEnd::new(answer).await)
+            let mut answer = ToItsEnd::new(answer).await;
+            add_fields(&mut answer, hsts);
+            Ok(answer.map(|body| TrackedBody::of_stream(body, &activity)))
         }
         .boxed()
     }

@@ -4,8 +4,8 @@
 //! # Promises
 //!
 //! - **Bounds.** [`ServerLimits`] bounds the time and memory of each connection, [`ConnectionSlots`] the
-//!   number of connections, in total and from one address. A slow or silent client holds its slot no longer
-//!   than these times.
+//!   number of connections, in total and from one address, and the bytes of responses that wait for clients.
+//!   A slow or silent client holds its slot no longer than these times, and until another needs it.
 //! - **Clients behind proxies.** With [`Server::proxy_protocol`], trusted proxies name the client of each
 //!   connection, for the app and for the bound of one address. Connections of others are closed.
 //! - **No lost requests.** While the server drains, each answer announces that its connection closes.
@@ -26,7 +26,7 @@
 //! use std::sync::Arc;
 //!
 //! use axum::Router;
-//! use petstore_http_server::{ConnectionMetrics, ConnectionSlots, Server, ServerLimits, serve};
+//! use petstore_http_server::{ConnectionSlots, Server, ServerLimits, serve};
 //! use tokio::{net::TcpListener, sync::oneshot};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -37,8 +37,8 @@
 //!     app: Arc::new(Router::new().fallback(async || "hello")),
 //!     limits: ServerLimits::default(),
 //!     slots: ConnectionSlots::new(1_000, 50), // at once, and of one address
-//!     metrics: ConnectionMetrics::default(),
 //!     proxy_protocol: false,
+//!     hsts: None,
 //! };
 //! let (stop, stopped) = oneshot::channel::<()>();
 //! let draining = Box::pin(std::future::pending());
@@ -70,7 +70,10 @@ use std::{fmt, future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::D
 
 use axum::{Router, body::Body, extract::ConnectInfo, response::Response};
 use futures_util::{FutureExt, future::BoxFuture};
-use http::Request;
+use http::{
+    HeaderValue, Request,
+    header::{STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS},
+};
 use petstore_telemetry::metrics;
 use petstore_telemetry::metrics::{GaugeGuard, IntCounter, IntGauge, counter, gauge};
 use socket2::{SockFilter, SockRef};
@@ -86,18 +89,47 @@ pub use self::{
     certificate::{Certificate, certificate_metrics},
     connection_slots::ConnectionSlots,
 };
-use self::{connection::Connections, drain::DrainControl};
+use self::{connection::Connections, connection_slots::OpenConnection, drain::DrainControl};
 
 /// Application that answers requests.
 pub trait App: fmt::Debug + Send + Sync {
     /// Returns the answer. Its future is the only one that is allocated for a request.
-    fn answer(&self, request: Request<Body>, peer: SocketAddr) -> BoxFuture<'static, Response>;
+    fn answer(&self, request: Request<Body>, peer: HttpPeer) -> BoxFuture<'static, Response>;
+}
+
+/// Client of a connection.
+#[derive(Clone, Debug)]
+pub struct HttpPeer {
+    address: SocketAddr,
+    /// `None` in tests of an app.
+    connection: Option<Arc<OpenConnection>>,
+}
+
+impl From<SocketAddr> for HttpPeer {
+    fn from(address: SocketAddr) -> Self {
+        Self { address, connection: None }
+    }
+}
+
+impl HttpPeer {
+    /// Returns the address.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Records that the app knows who sends a request now. While all slots are taken, connections of
+    /// strangers give way before those of known clients.
+    pub fn note_known(&self, now: Instant) {
+        if let Some(connection) = &self.connection {
+            connection.note_known(now);
+        }
+    }
 }
 
 /// Passes the peer to its handlers as an extension of the request, `axum::extract::ConnectInfo<SocketAddr>`.
 impl App for Router {
-    fn answer(&self, mut request: Request<Body>, peer: SocketAddr) -> BoxFuture<'static, Response> {
-        request.extensions_mut().insert(ConnectInfo(peer));
+    fn answer(&self, mut request: Request<Body>, peer: HttpPeer) -> BoxFuture<'static, Response> {
+        request.extensions_mut().insert(ConnectInfo(peer.address));
         self.clone().oneshot(request).map(|answered| answered.unwrap_or_else(|never| match never {})).boxed()
     }
 }
@@ -113,11 +145,11 @@ pub struct Server {
     pub limits: ServerLimits,
     /// Bounds of the number of connections.
     pub slots: ConnectionSlots,
-    /// Connection counters.
-    pub metrics: ConnectionMetrics,
     /// `true` if each connection is of a proxy to which the slots [give more](ConnectionSlots::exempting),
     /// and begins with a header of the PROXY protocol, version 1 or 2, before TLS. Others are closed.
     pub proxy_protocol: bool,
+    /// Time for which browsers use TLS alone for this host name (RFC 6797). Without TLS it has no effect.
+    pub hsts: Option<Duration>,
 }
 
 /// Bounds of a connection, of its requests and of its end.
@@ -147,8 +179,9 @@ pub struct ServerLimits {
     /// Maximum time of a connection without a request. It is longer than the idle timeout of proxies, because
     /// otherwise they send requests on a connection that is just being closed. Default 75 s.
     pub idle: Duration,
-    /// Time without a request after which an HTTP/1.1 connection releases the memory of its buffers. Default
-    /// 250 ms, so that the connections of busy clients keep their buffers.
+    /// Time without a request after which an HTTP/1.1 connection releases the memory of its buffers, up to
+    /// twice as much. Default 250 ms, so that the connections of busy clients keep their buffers. The other
+    /// times of an HTTP/1.1 connection are exact to this.
     pub rest_after: Duration,
     /// Maximum time of an HTTP/2 request, until the client has read its answer. Default 1 min.
     pub stream_deadline: Duration,
@@ -215,6 +248,10 @@ metrics! {
             "petstore_connections_refused_total",
             "REST connections refused: too many of an address, or no PROXY header.",
         ),
+        reclaimed: IntCounter = counter(
+            "petstore_connections_reclaimed_total",
+            "REST connections closed while they waited for their client: others needed the place or memory.",
+        ),
     }
 }
 
@@ -222,10 +259,6 @@ impl ConnectionMetrics {
     fn accepted(&self) -> GaugeGuard {
         self.accepted.inc();
         GaugeGuard::new(&self.open)
-    }
-
-    fn refused(&self) {
-        self.refused.inc();
     }
 }
 
@@ -246,13 +279,12 @@ pub fn serve(
 ) -> BoxFuture<'static, io::Result<()>> {
     // In a box, so that it is compiled with this crate.
     Box::pin(async move {
-        let Server { certificate, app, limits, slots, metrics, proxy_protocol } = server;
         let drain = DrainControl::new();
-        let (accept_grace, drain_deadline) = (limits.accept_grace, limits.drain_deadline);
-        let counts = proxy_protocol.then(|| (slots.clone(), metrics.clone()));
-        let connections = Connections::new(app, certificate, limits, drain.watch(), counts);
+        let (accept_grace, drain_deadline) = (server.limits.accept_grace, server.limits.drain_deadline);
+        let (slots, proxy_protocol) = (server.slots.clone(), server.proxy_protocol);
+        let connections = Connections::new(server, drain.watch());
         let mut listener = Listener::new(listener);
-        let mut port = Port { slots, metrics, connections, open: JoinSet::new() };
+        let mut port = Port { slots, connections, proxy_protocol, accepted: None, open: JoinSet::new() };
 
         let is_closing = tokio::select! {
             () = port.accept_until(&mut listener, draining) => false,
@@ -282,64 +314,83 @@ pub fn serve(
 #[derive(Debug)]
 struct Port {
     slots: ConnectionSlots,
-    metrics: ConnectionMetrics,
     connections: Connections,
+    proxy_protocol: bool,
+    /// Connection that waits for a slot.
+    accepted: Option<(TcpStream, SocketAddr)>,
     open: JoinSet<()>,
 }
 
 impl Port {
-    /// Accepts connections until `end`, each once there is a slot for it. While there is none, they wait in
-    /// the kernel's queue.
+    /// Accepts connections until `end`. While there is no slot for one, others wait in the kernel's queue.
     async fn accept_until(&mut self, listener: &mut Listener, end: impl Future<Output = ()>) {
-        let (mut end, slots) = (pin!(end), self.slots.clone());
-        let next = async |listener: &mut Listener| {
-            let free = slots.free().await;
-            let (stream, peer) = listener.next().await;
-            (free, stream, peer)
-        };
+        let mut end = pin!(end);
         loop {
-            // Not restarted when a connection closes, so that it keeps its position among those that wait for
-            // a slot.
-            let mut accepted = pin!(next(listener));
-            let (free, stream, peer) = loop {
-                tokio::select! {
-                    biased;
-                    () = &mut end => return,
-                    Some(closed) = self.open.join_next(), if !self.open.is_empty() => {
-                        if let Err(error) = closed && error.is_panic() {
-                            tracing::error!(%error, "a connection panicked");
-                        }
+            let free = {
+                let Self { slots, accepted, open, .. } = self;
+                // Not restarted when a connection closes, so that it keeps its position among those that wait
+                // for a slot.
+                let mut next = pin!(async {
+                    if accepted.is_none() {
+                        *accepted = Some(listener.next().await);
                     }
-                    accepted = &mut accepted => break accepted,
+                    slots.free().await
+                });
+                loop {
+                    tokio::select! {
+                        biased;
+                        () = &mut end => return,
+                        Some(closed) = open.join_next(), if !open.is_empty() => {
+                            if let Err(error) = closed && error.is_panic() {
+                                tracing::error!(%error, "a connection panicked");
+                            }
+                        }
+                        free = &mut next => break free,
+                    }
                 }
             };
-            self.begin(free, stream, peer);
+            self.begin(free);
         }
     }
 
     /// Accepts the connections that clients have opened or begun to open, and stops when no new one has
     /// arrived for `grace`. Each waits for a slot: connections close one after the other now.
     async fn accept_rest(&mut self, listener: &mut Listener, grace: Duration) {
-        while let Ok((stream, peer)) = timeout(grace, listener.next()).await {
+        loop {
+            if self.accepted.is_none() {
+                let Ok(next) = timeout(grace, listener.next()).await else { return };
+                self.accepted = Some(next);
+            }
             let free = self.slots.free().await;
-            self.begin(free, stream, peer);
+            self.begin(free);
         }
     }
 
-    fn begin(&mut self, free: Option<OwnedSemaphorePermit>, stream: TcpStream, peer: SocketAddr) {
-        if self.connections.need_proxies() && !self.slots.exempts(peer.ip()) {
-            self.metrics.refused();
+    /// Serves the accepted connection.
+    fn begin(&mut self, free: Option<OwnedSemaphorePermit>) {
+        let Some((stream, peer)) = self.accepted.take() else { return };
+        if self.proxy_protocol && !self.slots.exempts(peer.ip()) {
+            self.slots.metrics().refused.inc();
             tracing::debug!(%peer, "closed a connection: it is not of a trusted proxy");
             return;
         }
         let Some(slot) = self.slots.take(free, peer.ip()) else {
-            self.metrics.refused();
+            self.slots.metrics().refused.inc();
             tracing::debug!(%peer, "closed a connection: its address has too many");
             return;
         };
-        let (activity, counted) = (self.connections.activity(), (slot, self.metrics.accepted()));
-        let task = self.open.spawn(self.connections.serve(stream, peer, activity.clone(), counted));
-        self.slots.opened(task, activity);
+        let (connection, counted) = (Arc::clone(&slot.connection), (slot, self.slots.metrics().accepted()));
+        let activity = self.connections.activity(Arc::clone(&connection));
+        connection.is_served_by(self.open.spawn(self.connections.serve(stream, peer, activity, counted)));
+    }
+}
+
+/// Adds the header fields that every response has: its type is to be believed, and browsers shall use TLS.
+fn add_fields<B>(response: &mut http::Response<B>, hsts: Option<HeaderValue>) {
+    let headers = response.headers_mut();
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if let Some(hsts) = hsts {
+        headers.insert(STRICT_TRANSPORT_SECURITY, hsts);
     }
 }
 

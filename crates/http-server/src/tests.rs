@@ -60,8 +60,8 @@ impl Running {
         limits: ServerLimits,
         slots: ConnectionSlots,
     ) -> Self {
-        let (app, metrics) = (Arc::new(app), ConnectionMetrics::default());
-        Self::serve(Server { certificate, app, limits, slots, metrics, proxy_protocol: false }).await
+        let app = Arc::new(app);
+        Self::serve(Server { certificate, app, limits, slots, proxy_protocol: false, hsts: None }).await
     }
 
     async fn serve(server: Server) -> Self {
@@ -102,7 +102,7 @@ fn app() -> Router {
     Router::new()
         .route("/peer", get(async |ConnectInfo(peer): ConnectInfo<SocketAddr>| peer.to_string()))
         .route("/refuse", post(async || StatusCode::PAYLOAD_TOO_LARGE))
-        .route("/large", get(async || Body::from(Bytes::from(vec![b'x'; 64 * 1024 * 1024]))))
+        .route("/large", get(async || Body::from(Bytes::from(vec![b'x'; 16 * 1024 * 1024]))))
 }
 
 const GET_PEER: &str = "GET /peer HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -298,34 +298,38 @@ async fn an_upload_that_trickles_is_cut_off_in_time() {
 
 #[tokio::test]
 async fn a_client_that_never_reads_is_closed() {
-    let limits = ServerLimits { write_stall: SHORT_TIMEOUT, ..patient() };
-    let server = Running::start_over(None, app(), limits, ConnectionSlots::new(1, 1)).await;
-    let stalled = server.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n").await;
-    // The only slot is free again when the first connection has ended.
-    let mut next = server.send(GET_PEER).await;
-    let peer = next.local_addr().unwrap().to_string();
-    read_until(&mut next, &peer).await;
-    drop(stalled);
+    let (limits, slots) = (ServerLimits { write_stall: SHORT_TIMEOUT, ..patient() }, enough());
+    let server = Running::start_over(None, app(), limits, slots.clone()).await;
+    let mut stalled = server.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n").await;
+    stalled.read_u8().await.unwrap();
+    while slots.metrics().open.get() > 0 {
+        sleep(SHORT_TIMEOUT / 10).await; // the server's own timer cannot be moved over real sockets
+    }
+    let mut rest = Vec::new();
+    let _ = stalled.read_to_end(&mut rest).await;
+    assert!(rest.len() < 16 * 1024 * 1024, "{}", rest.len());
 }
 
 #[tokio::test]
-async fn connections_over_the_limit_wait() {
-    let server = Running::start_over(None, app(), patient(), ConnectionSlots::new(1, 9)).await;
-    let mut first = server.send(GET_PEER).await;
-    let first_peer = first.local_addr().unwrap().to_string();
-    read_until(&mut first, &first_peer).await;
+async fn a_connection_over_the_limit_waits_while_the_others_are_at_work() {
+    let (slow, begun, finish) = slow_app();
+    let slots = ConnectionSlots::new(1, 9);
+    let server = Running::start_over(None, slow.merge(app()), patient(), slots).await;
+    let mut first = server.send(GET_SLOW).await;
+    begun.notified().await;
     let mut second = server.send(GET_PEER).await;
-    assert!(timeout(SHORT_TIMEOUT, second.read_u8()).await.is_err());
-    drop(first);
+    assert!(timeout(2 * SHORT_TIMEOUT, second.read_u8()).await.is_err());
+    finish.notify_one();
+    read_until(&mut first, "done").await;
     let second_peer = second.local_addr().unwrap().to_string();
     read_until(&mut second, &second_peer).await;
 }
 
 #[tokio::test]
-async fn slow_clients_block_no_other_client_where_slots_are_reclaimed() {
+async fn slow_clients_block_no_other_client() {
     let (app, begun, finish) = slow_app();
     let app = app.merge(super::tests::app());
-    let slots = ConnectionSlots::new(4, 9).reclaiming();
+    let slots = ConnectionSlots::new(4, 9);
     let server = Running::start_over(None, app, patient(), slots).await;
     let mut working = server.send(GET_SLOW).await;
     begun.notified().await;
@@ -343,13 +347,20 @@ async fn slow_clients_block_no_other_client_where_slots_are_reclaimed() {
 }
 
 #[tokio::test]
-async fn an_address_at_its_connection_limit_gets_no_more() {
-    let server = Running::start_over(None, app(), patient(), ConnectionSlots::new(9, 1)).await;
-    let mut first = server.send(GET_PEER).await;
-    let peer = first.local_addr().unwrap().to_string();
-    read_until(&mut first, &peer).await;
+async fn an_address_at_its_limit_gets_no_more_while_its_connections_are_at_work() {
+    let (app, begun, finish) = slow_app();
+    let server = Running::start_over(None, app, patient(), ConnectionSlots::new(9, 1)).await;
+    let mut first = server.send(GET_SLOW).await;
+    begun.notified().await;
     let mut second = server.connect().await;
     assert_eq!(read_all(&mut second).await, "");
+    finish.notify_one();
+    read_until(&mut first, "done").await;
+    sleep(2 * SHORT_TIMEOUT).await; // it may be reclaimed now
+    let mut third = server.send("GET /slow HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").await;
+    assert_eq!(read_all(&mut first).await, "", "the third has its place");
+    finish.notify_one();
+    assert!(read_all(&mut third).await.ends_with("done"));
 }
 
 #[tokio::test]

@@ -88,16 +88,19 @@ impl EdgeSettings {
         files::https_certificate(("--https-cert", certificate), ("--https-key", key))
     }
 
-    /// Returns the proxies whose X-Forwarded-For is trusted.
+    /// Returns the proxies that may name their clients.
     pub fn trusted_proxies(&self) -> TrustedProxies {
         TrustedProxies::new(self.trusted_proxy.clone())
     }
 
     /// Returns the options of a gateway in this environment.
     pub fn gateway(&self, environment: Environment, traces: Traces) -> GatewayOptions {
+        // A balancer of connections does not know the fields in them: they are all the client's own.
+        let trusted_proxies =
+            if self.proxy_protocol { TrustedProxies::default() } else { self.trusted_proxies() };
         GatewayOptions {
             environment,
-            trusted_proxies: self.trusted_proxies(),
+            trusted_proxies,
             cors_origins: self.cors_origin.clone(),
             bans: self.bans,
             traces,

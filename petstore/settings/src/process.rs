@@ -32,6 +32,12 @@ pub struct ProcessSettings {
     #[arg(long, env = "PETSTORE_ADMIN_HTTPS_KEY", requires = "admin_https_cert", value_name = "FILE")]
     pub admin_https_key: Option<PathBuf>,
 
+    /// Time for which browsers shall use no HTTP without encryption for this host name, on any of its ports:
+    /// `Strict-Transport-Security` on --https-addr and --admin-https-addr. `0s` makes browsers forget it;
+    /// without this setting the field is not sent
+    #[arg(long, env = "PETSTORE_HSTS", value_name = "TIME", value_parser = duration_or_zero)]
+    pub hsts: Option<Duration>,
+
     /// Host name that the admin port accepts, besides IP addresses, localhost and names without a dot; others
     /// get 421; may be repeated, separated by commas in the variable
     #[arg(long, env = "PETSTORE_ADMIN_HOST", value_delimiter = ',', value_name = "NAME")]

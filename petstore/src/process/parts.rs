@@ -17,7 +17,7 @@ use petstore_core_client::CoreTransport;
 use petstore_database::DatabaseUrl;
 use petstore_gateway::{Gateway, RestApp};
 use petstore_grpc_server::{GrpcServerLimits, Security};
-use petstore_http_server::{Certificate, ConnectionMetrics, ConnectionSlots, Server, ServerLimits, tls};
+use petstore_http_server::{Certificate, ConnectionSlots, Server, ServerLimits, tls};
 use petstore_rate_limit::{InProcessLimiter, RateLimiter, RedisLimiter, ResilientLimiter, redis_metrics};
 use petstore_settings::{
     CoreAddressSettings, EdgeSettings, GrpcSettings, LimiterSettings, ProcessSettings, StoreSettings,
@@ -45,9 +45,9 @@ impl Process {
             app: Arc::new(app),
             // The admin port closes last, so everything that it reports has ended.
             limits: ServerLimits { accept_grace: Duration::ZERO, ..self.limits() },
-            slots: ConnectionSlots::new(connections, connections).reclaiming(),
-            metrics: ConnectionMetrics::default(), // not shown
+            slots: ConnectionSlots::new(connections, connections), // its metrics are not shown
             proxy_protocol: false,
+            hsts: self.hsts,
         };
         self.addresses.admin_https = ports.https.as_ref().map(|(port, _)| port.addr);
         self.metrics.add(vec![admin_certificate_metric(ports.https.as_ref().map(|(_, used)| used.clone()))]);
@@ -72,8 +72,10 @@ impl Process {
 
     /// Serves REST, and runs the gateway's background work.
     pub(crate) fn serve_rest(&mut self, ports: BoundRest, settings: &EdgeSettings, gateway: Gateway) {
-        let metrics = ConnectionMetrics::default();
-        self.metrics.add(metrics.collectors());
+        let limits = self.connection_limits;
+        let slots =
+            ConnectionSlots::new(limits.rest, limits.rest_per_address).exempting(settings.trusted_proxies());
+        self.metrics.add(slots.metrics().collectors());
         let certificate = ports.https.as_ref().map(|(_, certificate)| certificate.clone());
         self.metrics.add(petstore_http_server::certificate_metrics(certificate.as_ref()));
         if let Some(in_use) = certificate {
@@ -90,10 +92,9 @@ impl Process {
             certificate: None,
             app: Arc::new(app.clone()),
             limits: ServerLimits { idle: settings.keep_alive_timeout, ..self.limits() },
-            slots: ConnectionSlots::new(self.connection_limits.rest, self.connection_limits.rest_per_address)
-                .exempting(settings.trusted_proxies()),
-            metrics,
+            slots,
             proxy_protocol: settings.proxy_protocol,
+            hsts: self.hsts,
         };
         self.addresses.http = ports.http.as_ref().map(|port| port.addr);
         self.addresses.https = ports.https.as_ref().map(|(port, _)| port.addr);

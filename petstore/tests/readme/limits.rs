@@ -3,10 +3,13 @@
 use crate::read;
 
 /// A row of the page; the file that enforces it; and the code there, which has the value.
-const BOUNDS: [(&str, &str, &str); 48] = [
-    ("| REST ports together | 10,000; ", RLIMITS, "rest: 10_000,"),
-    ("more wait | 704 |", RLIMITS, "rest: 704,"),
-    ("1,024; more are closed | 352 |", RLIMITS, "rest_per_address: 1_024,"),
+const BOUNDS: [(&str, &str, &str); 51] = [
+    ("| REST ports together | 10,000 |", RLIMITS, "rest: 10_000,"),
+    ("| 10,000 | 704 |", RLIMITS, "rest: 704,"),
+    ("1,024 | 352 |", RLIMITS, "rest_per_address: 1_024,"),
+    ("has been open for 250 ms", "crates/http-server/src/connection_slots.rs", "Duration::from_millis(250)"),
+    ("no more than an eighth of", "crates/http-server/src/connection_slots.rs", "self.at_once / 8"),
+    ("| 64 MiB; then the connection", "crates/http-server/src/connection_slots.rs", "64 * 1024 * 1024"),
     ("| gRPC port | 1,024; more wait | 128 |", RLIMITS, "grpc: 1_024,"),
     ("| admin port | 64, a quarter ", RLIMITS, "admin: 64 }"),
     ("| admin port | 64, a quarter ", "petstore/src/process/parts.rs", "connections - connections / 4;"),

@@ -1,6 +1,9 @@
 //! Tests of the whole gateway in process, without its core.
 
-use std::{collections::HashSet, net::Ipv4Addr};
+use std::{
+    collections::HashSet,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+};
 
 use axum::body::to_bytes;
 use http::{HeaderMap, Request};
@@ -14,7 +17,7 @@ use tower::{BoxError, service_fn, util::BoxCloneSyncService};
 use super::*;
 use crate::GatewayOptions;
 
-const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 
 const NOON: UnixMillis = UnixMillis::from_secs(1_795_176_000); // 2026-11-20T12:00:00Z
 
@@ -24,7 +27,7 @@ fn the_state_of_a_request_is_small() {
     let _guard = runtime.enter();
     let app = gateway(&[]);
     // Each byte is moved several times while the request is answered, and rare work is kept elsewhere.
-    let size = size_of_val(&app.respond(Request::new(Body::empty()), PEER));
+    let size = size_of_val(&app.respond(Request::new(Body::empty()), PEER.into()));
     assert!(size < 6_500, "{size} bytes");
 }
 
@@ -70,7 +73,7 @@ fn without_core(cors_origins: &[&str]) -> Gateway {
 }
 
 async fn ask(app: &impl App, method: &str, target: &str, fields: &[(&str, &str)]) -> Answer {
-    ask_with(|request| app.answer(request, (PEER, 1).into()), method, target, fields).await
+    ask_with(|request| app.answer(request, PEER.into()), method, target, fields).await
 }
 
 async fn ask_with<F: Future<Output = Response>>(
@@ -225,9 +228,9 @@ async fn a_configured_origin_may_read_every_answer() {
 
 #[tokio::test]
 async fn every_outcome_of_a_route_is_a_complete_answer() {
-    let gateway = Arc::clone(without_core(&[]).state());
+    let (gateway, peer) = (Arc::clone(without_core(&[]).state()), PEER.into());
     let panics = async |_: Admitted| -> Response { panic!("a route panics") };
-    let app = |request| pipeline::handle(&gateway, "http", request, PEER, panics);
+    let app = |request| pipeline::handle(&gateway, "http", request, &peer, panics);
     let answer = ask_with(app, "OPTIONS", "/v1/pets/1", &[]).await;
     assert_eq!((answer.status, &*answer.code(), complete(&answer)), (500, "INTERNAL", 600));
     assert_eq!(answer.header("deprecation"), "@1764892800");
@@ -236,7 +239,7 @@ async fn every_outcome_of_a_route_is_a_complete_answer() {
         let fields = [("x-ratelimit-remaining", "7"), ("cache-control", "public")];
         (StatusCode::UNPROCESSABLE_ENTITY, fields, "plain text").into_response()
     };
-    let app = |request| pipeline::handle(&gateway, "http", request, PEER, in_plain_text);
+    let app = |request| pipeline::handle(&gateway, "http", request, &peer, in_plain_text);
     let answer = ask_with(app, "OPTIONS", "/v1/pets", &[]).await;
     assert_eq!((answer.status, &*answer.code(), complete(&answer)), (500, "INTERNAL", 600));
 }

@@ -108,7 +108,7 @@ async fn an_idle_connection_gets_goaway_and_is_closed() {
 #[tokio::test]
 async fn a_connection_whose_request_the_app_works_on_is_not_reclaimed() {
     let (app, begun, finish) = slow_app();
-    let server = Secured::start_with(app, patient(), ConnectionSlots::new(3, 9).reclaiming()).await;
+    let server = Secured::start_with(app, patient(), ConnectionSlots::new(3, 9)).await;
     let mut working = server.send(&[PREFACE, NO_SETTINGS, GET_SLOW]).await;
     begun.notified().await;
     let mut slow = Vec::new();

@@ -16,8 +16,8 @@ async fn start(limits: ServerLimits, slots: ConnectionSlots) -> Running {
         app: Arc::new(app()),
         limits,
         slots,
-        metrics: ConnectionMetrics::default(),
         proxy_protocol: true,
+        hsts: None,
     })
     .await
 }
@@ -49,9 +49,9 @@ async fn a_proxy_that_sends_no_whole_header_leaves_its_slot_in_time() {
         let limits = ServerLimits { tls_handshake: SHORT_TIMEOUT, ..patient() };
         let server = start(limits, for_proxies(1, 1)).await;
         let mut silent = server.send(part).await;
+        assert_eq!(read_all(&mut silent).await, "", "{part:?}");
         let next = peer(&server, b"PROXY TCP4 192.0.2.7 192.0.2.1 4711 443\r\n").await;
         assert_eq!(next, "192.0.2.7:4711", "the only slot is free again after {part:?}");
-        assert_eq!(read_all(&mut silent).await, "", "{part:?}");
         server.end().await;
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use petstore_testkit::{Installation, Server, grpc, raw};
+use petstore_testkit::{Authority, Client, Installation, Protocol, Server, Tls, grpc, raw};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     io::AsyncWriteExt,
@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use super::{ANSWER_TIMEOUT, GET, connect_from, whole_answer};
-use crate::{PORTS, petstore, serve};
+use crate::{FIRST_KEY, PORTS, metric, petstore, serve};
 
 /// Request that no limit counts, with a short answer.
 const HEAD: &[u8] = b"HEAD /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -36,10 +36,67 @@ async fn idle_clients_of_one_address_block_neither_the_admin_port_nor_the_core_n
         assert_eq!(status(&mut other).await, "HTTP/1.1 200 OK");
     };
     timeout(ANSWER_TIMEOUT, answered).await.expect("all are answered");
-    let metrics = server.admin().get("/metrics").await.text().to_owned();
-    let refused = metrics.lines().find(|line| line.starts_with("petstore_connections_refused_total "));
-    assert_ne!(refused, Some("petstore_connections_refused_total 0"), "{metrics}");
+    let closed = ["petstore_connections_refused_total", "petstore_connections_reclaimed_total"];
+    assert!(metric(&server, closed[0]).await + metric(&server, closed[1]).await > 600);
     assert!(server.stderr().contains("open_files=1024"), "{}", server.stderr());
+}
+
+/// Time in which a client with a key is answered, on a busy machine. A silent connection is closed after 9 s.
+const KEYED_TIMEOUT: Duration = Duration::from_secs(5);
+
+#[tokio::test]
+async fn strangers_who_hold_all_connections_keep_no_client_with_a_key_out() {
+    raise_own_limit();
+    let authority = Authority::new();
+    let certificate = authority.issue("127.0.0.1");
+    let files = ["--https-cert", &certificate.file, "--https-key", &certificate.key_file];
+    // 80 connections of REST, 40 of one address
+    let flags = [&["--https-addr", "127.0.0.1:0"], &files[..]].concat();
+    let (installation, server) = start_under("ulimit -n 256", &flags).await;
+    let (rest, secure) = (server.address("REST"), server.address("HTTPS"));
+    let key = installation.read(FIRST_KEY).trim().to_owned();
+    let get = format!("GET /v1/pets HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\n\r\n");
+    let mut kept = connect_from("127.0.0.5", rest).await;
+    let [http1, http2] = Protocol::ALL.map(|protocol| Tls::trusting(&authority, protocol));
+    let greeting = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    for (way, port, tls, begun) in [
+        ("silent", rest, None, &b""[..]),
+        ("half a head", rest, None, b"GET /docs HT"),
+        ("idle after a response", rest, None, GET),
+        ("silent", secure, None, b""),
+        ("half a handshake", secure, None, b"\x16\x03\x01\x02"),
+        ("half a head over TLS", secure, Some(&http1), b"GET /docs HT"),
+        ("idle after a response over TLS", secure, Some(&http1), GET),
+        ("half a greeting", secure, Some(&http2), &greeting[..9]),
+        ("never asks", secure, Some(&http2), greeting),
+    ] {
+        kept.write_all(get.as_bytes()).await.unwrap();
+        assert_eq!(status(&mut kept).await, "HTTP/1.1 200 OK", "it is known, and kept: before {way}");
+        let (mut held, mut secured) = (Vec::new(), Vec::new());
+        for number in 0..130 {
+            // Those over TLS come from the address of the clients with a key. An error: it was closed.
+            if let Some(tls) = tls {
+                if let Ok(mut stream) = tls.connect(port).await {
+                    let _ = stream.write_all(begun).await;
+                    secured.push(stream);
+                }
+            } else {
+                let mut stream = connect_from(&format!("127.0.0.{}", 2 + number % 3), port).await;
+                let _ = stream.write_all(begun).await;
+                held.push(stream);
+            }
+        }
+        let clients = [
+            Client::new(rest),
+            Client::new(secure).over_tls(&authority, Protocol::Http1),
+            Client::new(secure).over_tls(&authority, Protocol::Http2),
+        ];
+        for client in clients {
+            let answered = timeout(KEYED_TIMEOUT, client.with_key(&key).get("/v1/pets")).await;
+            answered.unwrap_or_else(|_| panic!("not answered in time: {way}")).assert_status(200);
+        }
+    }
+    assert!(metric(&server, "petstore_connections_reclaimed_total").await > 0);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use petstore_testkit::{Authority, Protocol, Tls, eventually, raw};
+use petstore_testkit::{Authority, Client, Protocol, Tls, eventually, raw};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -278,6 +278,66 @@ async fn an_invalid_certificate_or_key_file_is_named() {
             let blamed = format!("error: {}: ", flags[usize::from(is_in_key_file)]);
             assert_eq!(exit.code, Some(2), "{args:?}: {exit:?}");
             assert!(exit.stderr.starts_with(&blamed) && exit.stderr.contains(fault), "{args:?}: {exit:?}");
+        }
+    }
+}
+
+/// Paths of the REST ports and of the admin ports, each of another route or failure.
+const PATHS: [(&str, &str); 24] = [
+    ("REST", "/"),
+    ("REST", "/docs"),
+    ("REST", "/docs/"),
+    ("REST", "/docs/paging"),
+    ("REST", "/docs/paging.md"),
+    ("REST", "/docs/nothing"),
+    ("REST", "/openapi.json"),
+    ("REST", "/llms.txt"),
+    ("REST", "/.well-known/api-catalog"),
+    ("REST", "/v1/pets"),
+    ("REST", "/v1/pets/7"),
+    ("REST", "/v1/nothing"),
+    ("REST", "/nothing"),
+    ("admin", "/"),
+    ("admin", "/livez"),
+    ("admin", "/readyz"),
+    ("admin", "/log-level"),
+    ("admin", "/console"),
+    ("admin", "/console/nothing"),
+    ("admin", "/console/api/accounts"),
+    ("admin", "/admin/v1/accounts"),
+    ("admin", "/admin/v1/nothing"),
+    ("admin", "/admin/v1/openapi.json"),
+    ("admin", "/nothing"),
+];
+
+#[tokio::test]
+async fn every_response_of_every_port_forbids_sniffing_and_over_https_names_the_time_of_hsts() {
+    let authority_of_admin = Authority::new();
+    let admin_certificate = authority_of_admin.issue("127.0.0.1");
+    let admin = ["--admin-https-addr", "127.0.0.1:0", "--admin-https-cert", &admin_certificate.file];
+    let flags = [&admin[..], &["--admin-https-key", &admin_certificate.key_file, "--hsts", "365d"]].concat();
+    let shop = HttpsService::open(&flags).await;
+    for (port, path) in PATHS {
+        let (authority, secure) =
+            if port == "REST" { (&shop.authority, "HTTPS") } else { (&authority_of_admin, "admin-https") };
+        let [plain, secure] = [port, secure].map(|port| Client::new(shop.server.address(port)));
+        let [http1, http2] = Protocol::ALL.map(|protocol| secure.clone().over_tls(authority, protocol));
+        for (client, hsts) in
+            [(plain, None), (http1, Some("max-age=31536000")), (http2, Some("max-age=31536000"))]
+        {
+            let client = if port == "REST" { client.with_key(&shop.key()) } else { client };
+            let get = client.get(path).await;
+            for method in ["GET", "HEAD", "OPTIONS", "POST", "DELETE"] {
+                let answer = client.send(method, path, &[], "").await;
+                let what = format!("{method} {path} of {port}: {answer:?}");
+                assert_eq!(answer.values("x-content-type-options"), ["nosniff"], "{what}");
+                assert_eq!(answer.find("strict-transport-security"), hsts, "{what}");
+                if method == "HEAD" {
+                    for field in ["content-type", "content-length"] {
+                        assert_eq!(answer.find(field), get.find(field), "{field} of {what}");
+                    }
+                }
+            }
         }
     }
 }

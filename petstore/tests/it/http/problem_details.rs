@@ -39,8 +39,23 @@ async fn a_failure_of_any_step_has_the_facts_of_its_error() {
         }
     }
     assert_eq!(anonymous.send("GET", "/nothing", &[], "").await.values("vary"), ["accept"]);
-    let head = client.send("HEAD", "/v1/pets/7", &[PROBLEM], "").await;
-    assert_eq!((head.status(), head.header("content-type"), head.body()), (404, PROBLEM.1, &b""[..]));
+    for (client, path) in [
+        (&client, "/v1/pets/7"),
+        (&client, "/v1/nothing"),
+        (&client, "/v1/pets?limit=0"),
+        (&anonymous, "/v1/pets"),
+        (&anonymous, "/nothing"),
+    ] {
+        for accept in [PROBLEM, ("accept", "*/*")] {
+            let fields = [accept, ID];
+            let get = client.send("GET", path, &fields, "").await;
+            let head = client.send("HEAD", path, &fields, "").await;
+            assert_eq!((head.status(), head.body()), (get.status(), &b""[..]), "{path}");
+            for field in ["content-type", "content-length"] {
+                assert_eq!(head.header(field), get.header(field), "{path} with {accept:?}: {field}");
+            }
+        }
+    }
     let page = client.send("GET", "/v1/pets", &[PROBLEM], "").await;
     assert_eq!((page.status(), page.header("content-type")), (200, "application/json"));
 }

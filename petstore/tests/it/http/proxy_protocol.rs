@@ -68,6 +68,53 @@ async fn over_https_the_client_is_named_before_the_handshake() {
 }
 
 #[tokio::test]
+async fn no_field_names_a_client_where_proxies_name_them() {
+    let installation = petstore();
+    let flags = ["--trusted-proxy", "127.0.0.0/8,10.0.0.0/8,::1/128", "--proxy-protocol", "on"];
+    let server = installation.start(&serve(&flags)).await;
+    let create = ["key", "create", "--account", "first", "--allowed-addresses", "203.0.113.7"];
+    let key = installation.run(&create).await.stdout.trim().to_owned();
+    let v2 = |kind: [u8; 2], block: &[u8]| {
+        let length = u16::try_from(block.len()).unwrap().to_be_bytes();
+        [b"\r\n\r\n\0\r\nQUIT\n", &kind[..], &length, block].concat()
+    };
+    let of_ipv4 = |client: [u8; 4]| [&client[..], &[192, 0, 2, 1], &[0x12, 0x67, 0x01, 0xbb]].concat();
+    let of_ipv6 = [&[0; 15][..], &[1], &[0; 15], &[1], &[0x12, 0x67, 0x01, 0xbb]].concat();
+    for (client, header) in [
+        ("203.0.113.7", b"PROXY TCP4 203.0.113.7 192.0.2.1 4711 443\r\n".to_vec()),
+        ("203.0.113.7", b"PROXY TCP6 ::ffff:203.0.113.7 ::1 4711 443\r\n".to_vec()),
+        ("203.0.113.7", v2([0x21, 0x11], &of_ipv4([203, 0, 113, 7]))),
+        ("another one", b"PROXY TCP4 198.51.100.1 192.0.2.1 4711 443\r\n".to_vec()),
+        ("another proxy", b"PROXY TCP4 10.0.0.7 192.0.2.1 4711 443\r\n".to_vec()),
+        ("another proxy", b"PROXY TCP6 ::1 ::1 4711 443\r\n".to_vec()),
+        ("another proxy", v2([0x21, 0x11], &of_ipv4([10, 0, 0, 7]))),
+        ("another proxy", v2([0x21, 0x21], &of_ipv6)),
+        ("unknown", b"PROXY UNKNOWN\r\n".to_vec()),
+        ("unknown", b"PROXY UNKNOWN 203.0.113.7 192.0.2.1 4711 443\r\n".to_vec()),
+        ("unknown", v2([0x21, 0x00], &of_ipv4([203, 0, 113, 7]))),
+        ("local", v2([0x20, 0x11], &of_ipv4([203, 0, 113, 7]))),
+        ("a Unix socket", v2([0x21, 0x31], &[b'/'; 216])),
+    ] {
+        for (field, named) in [
+            ("X-Forwarded-For: ", "203.0.113.7"),
+            ("X-Forwarded-For: ", "203.0.113.8"),
+            ("Forwarded: for=", "203.0.113.7"),
+            ("X-Real-IP: ", "203.0.113.7"),
+        ] {
+            let mut stream = connect_from(PROXY, server.address("REST")).await;
+            let request = format!(
+                "GET /v1/pets HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
+                 Authorization: Bearer {key}\r\n{field}{named}\r\n\r\n"
+            );
+            stream.write_all(&[&header[..], request.as_bytes()].concat()).await.unwrap();
+            let answer = raw::answer(&raw::read_to_end(&mut stream).await);
+            let expected = if client == "203.0.113.7" { 200 } else { 403 };
+            assert_eq!(answer.status(), expected, "{client} by {header:?} with {field}{named}: {answer:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn without_the_header_of_a_trusted_proxy_a_connection_is_closed_with_no_response() {
     let installation = petstore();
     let server = installation.start(&serve(&FLAGS)).await;

@@ -12,7 +12,7 @@ use super::{
         SETTINGS, WINDOW_UPDATE, frame, greeting, page_request, unfinished_request,
     },
 };
-use crate::memory;
+use crate::{key_without_limits, memory, metric};
 
 /// Timeout of closing a connection whose peer reads nothing, far longer than necessary.
 const CLOSE_TIMEOUT: Duration = Duration::from_mins(1);
@@ -73,6 +73,41 @@ async fn answers_without_a_window_wait_within_bounds() {
         let _peer = dropped.await.unwrap(); // kept until the end of the service
         target.ends_in_order().await;
     }
+}
+
+/// Maximum growth of the service's memory by responses that nobody reads, in bytes.
+const UNREAD: u64 = 150 << 20;
+
+#[tokio::test]
+async fn responses_that_many_connections_leave_unread_take_a_bounded_memory() {
+    let target = Target::open(Port::Https).await;
+    target.fill().await;
+    let key = key_without_limits(&target.installation).await;
+    let before = memory(&target.server, "VmRSS");
+    let mut peers = Vec::new();
+    for number in 0..24 {
+        // With a window of one byte a response is in the buffers of its stream, without one in its task.
+        let window = Some((INITIAL_WINDOW_SIZE, number % 2));
+        let mut peer = Peer::greet(target.connect().await, window).await;
+        for number in 0..Port::Https.most_streams() {
+            peer.send(&page_request(Port::Https, 2 * number + 1, &key)).await.unwrap();
+        }
+        peers.push(peer);
+        target.serves_others().await;
+        let grown = memory(&target.server, "VmRSS").saturating_sub(before);
+        assert!(grown < UNREAD, "{number}: {} KiB more are in use", grown >> 10);
+    }
+    eventually(CLOSE_TIMEOUT, async || {
+        match metric(&target.server, "petstore_connections_reclaimed_total").await {
+            closed if closed >= 10 => Ok(()),
+            closed => Err(format!("only {closed} connections were closed")),
+        }
+    })
+    .await;
+    let grown = memory(&target.server, "VmRSS").saturating_sub(before);
+    assert!(grown < UNREAD, "{} KiB more are in use", grown >> 10);
+    target.serves_others().await;
+    target.ends_in_order().await;
 }
 
 #[tokio::test]
