@@ -7,6 +7,7 @@ mod m0002_scope_of_keys;
 mod m0003_replaced_keys;
 mod m0004_brownouts;
 mod m0005_callers_certificate;
+mod m0006_ends_of_tokens;
 
 /// The schema of the store.
 pub const SCHEMA: Schema = Schema {
@@ -16,6 +17,7 @@ pub const SCHEMA: Schema = Schema {
         m0003_replaced_keys::CHANGE,
         m0004_brownouts::CHANGE,
         m0005_callers_certificate::CHANGE,
+        m0006_ends_of_tokens::CHANGE,
     ],
     program: "petstore",
     release: env!("CARGO_PKG_VERSION"),

@@ -118,7 +118,7 @@ test("a refusal has one name, and a state the same words in lists, headings and 
 
   // Why a key is banned, and an account suspended.
   await open(page, "/refusals?subject=late");
-  await page.getByText("Account late has been suspended since").waitFor();
+  await page.getByText("Account late: suspended").waitFor();
   await open(page, "");
   await screenshot(page, "console-refusals-in-words", { fullPage: true });
   const reasons = (code) => row(page, code).locator("th").allTextContents();

@@ -19,7 +19,7 @@ pub enum BrownoutCommand {
         #[arg(long, value_parser = NonEmptyStringValueParser::new(), value_name = "NAME")]
         account: Option<String>,
         /// Time at which it starts (RFC 3339), as in 2026-12-01T09:00:00Z; without it, now
-        #[arg(long, value_name = "TIME")]
+        #[arg(long, value_parser = NonEmptyStringValueParser::new(), value_name = "TIME")]
         from: Option<String>,
         /// Length, as in 10m, at most 7d
         #[arg(long = "for", value_parser = duration, value_name = "TIME")]

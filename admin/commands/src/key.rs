@@ -24,7 +24,7 @@ pub enum KeyCommand {
     /// Create a key and print it, once
     Create {
         /// Name of the account
-        #[arg(long, value_name = "NAME")]
+        #[arg(long, value_parser = NonEmptyStringValueParser::new(), value_name = "NAME")]
         account: String,
         /// Name of the key, which its holder sees too, in up to 64 characters
         #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
@@ -40,7 +40,7 @@ pub enum KeyCommand {
         #[arg(long, default_value = "full", value_parser = ["full", "read"], value_name = "NAME")]
         access: String,
         /// Addresses that may use the key, as in 192.0.2.7,203.0.113.0/24: at most 16; by default any
-        #[arg(long, value_delimiter = ',', value_name = "CIDR,…")]
+        #[arg(long, value_parser = NonEmptyStringValueParser::new(), value_delimiter = ',', value_name = "CIDR,…")]
         allowed_addresses: Vec<String>,
     },
     /// List keys, without the keys themselves
@@ -91,10 +91,10 @@ pub enum KeyCommand {
     },
 }
 
-/// Time for which a new key may be used: `None` for ever.
-type Lifetime = Option<Duration>;
+/// Time for which a new key or token may be used: `None` for ever.
+pub(crate) type Lifetime = Option<Duration>;
 
-fn lifetime(written: &str) -> Result<Lifetime, String> {
+pub(crate) fn lifetime(written: &str) -> Result<Lifetime, String> {
     if written == "never" {
         return Ok(None);
     }

@@ -1,12 +1,20 @@
 //! `petstore operator`: operators who may administer the service. A token is shown once, when it is created,
 //! and never again.
 
+use std::time::Duration;
+
 use clap::{Subcommand, builder::PossibleValuesParser};
-use petstore_command_line::output::{Column, Confirmation, column, sentence};
+use petstore_clock::format_duration;
+use petstore_command_line::output::{Column, Confirmation, column, sentence, table};
+use petstore_settings::value::duration;
 use serde_json::json;
 use tonic::Code;
 
-use crate::{client::AdminCommand, error::CommandError};
+use crate::{
+    client::AdminCommand,
+    error::CommandError,
+    key::{Lifetime, lifetime},
+};
 
 #[derive(Debug, Subcommand)]
 pub enum OperatorCommand {
@@ -17,6 +25,9 @@ pub enum OperatorCommand {
         /// Role of the operator: a viewer reads everything, an admin also changes it
         #[arg(long, value_parser = PossibleValuesParser::new(["viewer", "admin"]), value_name = "ROLE")]
         role: String,
+        /// Lifetime of the token, as in 90d; unlimited by default
+        #[arg(long, alias = "ttl", value_parser = duration, value_name = "TIME")]
+        expires_in: Option<Duration>,
     },
     /// List the operators, without their tokens
     List,
@@ -25,6 +36,16 @@ pub enum OperatorCommand {
     Rotate {
         /// Name of the operator
         name: String,
+        /// Lifetime of the new token, as in 90d, or `never`; required if the old one expires
+        #[arg(long, alias = "ttl", value_parser = lifetime, value_name = "TIME")]
+        expires_in: Option<Lifetime>,
+    },
+    /// List the open sessions of all operators, without their tokens
+    Sessions,
+    /// End a session of an operator at once
+    EndSession {
+        /// Identifier of the session, from `petstore operator sessions`
+        id: String,
     },
     /// Revoke the token of an operator, at once
     Revoke {
@@ -45,6 +66,14 @@ const COLUMNS: &[Column] = &[
     column("CREATED", "createTime"),
     column("LAST USED", "lastUseTime").or("never"),
     column("REVOKED", "revokeTime").or("no"),
+    column("EXPIRES", "expireTime").if_any(),
+];
+const SESSIONS: &[Column] = &[
+    column("ID", "id"),
+    column("OPERATOR", "operator"),
+    column("OPENED", "createTime"),
+    column("FROM", "clientAddress"),
+    column("ENDS IF UNUSED", "expireTime"),
 ];
 
 const NOTE: &str = "the token of operator {operator.name} ({operator.role}) is shown only once; keep it";
@@ -54,13 +83,25 @@ pub(crate) fn run(
     AdminCommand { command, settings }: AdminCommand<OperatorCommand>,
 ) -> Result<(), CommandError> {
     match command {
-        OperatorCommand::Create { name, role } => {
-            let request = json!({ "name": name, "role": role });
+        OperatorCommand::Create { name, role, expires_in } => {
+            let request = json!({ "name": name, "role": role, "ttl": expires_in.map(format_duration) });
             settings.run_once("CreateOperator", &request, "token", NOTE, REMEDY)
         }
         OperatorCommand::List => settings.list("ListOperators", &json!({}), COLUMNS),
-        OperatorCommand::Rotate { name } => {
-            settings.run_once("RotateOperator", &json!({ "name": name }), "token", NOTE, REMEDY)
+        OperatorCommand::Rotate { name, expires_in } => {
+            let request = json!({
+                "name": name,
+                "ttl": expires_in.flatten().map(format_duration),
+                "never": (expires_in == Some(None)).then_some(true),
+            });
+            settings.run_once("RotateOperator", &request, "token", NOTE, REMEDY)
+        }
+        OperatorCommand::Sessions => {
+            let answer = settings.call("ListSessions", &json!({}))?;
+            settings.print(&answer, |answer| table(SESSIONS, &answer["sessions"]))
+        }
+        OperatorCommand::EndSession { id } => {
+            settings.say("RevokeSession", &json!({ "id": id }), "session {id} is not open")
         }
         OperatorCommand::Revoke { name, force, confirmation } => {
             confirmation.ask(&format!("revoke the token of operator {name}?"))?;

@@ -352,10 +352,15 @@ fn newest_first(periods: &Value) -> Vec<Value> {
 
 /// Returns the event with a member that describes the change in words.
 fn with_change(event: &Value) -> Value {
-    let [before, after] = ["beforeJson", "afterJson"].map(|member| {
+    let [before, mut after] = ["beforeJson", "afterJson"].map(|member| {
         let object = event[member].as_str().unwrap_or_default();
         serde_json::from_str::<Map<String, Value>>(object).unwrap_or_default() // the core writes objects
     });
+    // A rotation tells of two keys: the old one, which it changes, and the new one.
+    let new_key = after.remove("new").map(|new| format!("replaced by key {}", text(&new["id"])));
+    if let Some(Value::Object(old)) = after.remove("old") {
+        after = old;
+    }
     let names = before.keys().chain(after.keys().filter(|name| !before.contains_key(*name)));
     let change = |name: &String| match (before.get(name), after.get(name)) {
         (before, after) if before == after => None,
@@ -364,7 +369,7 @@ fn with_change(event: &Value) -> Value {
         (None, after) => Some(format!("{name}: none -> {}", after.map(text).unwrap_or_default())),
     };
     let mut event = event.clone();
-    event["change"] = names.filter_map(change).collect::<Vec<_>>().join(", ").into();
+    event["change"] = names.filter_map(change).chain(new_key).collect::<Vec<_>>().join(", ").into();
     event
 }
 
@@ -389,5 +394,10 @@ mod tests {
         assert_eq!(change("", r#"{"name":"shop"}"#), "name: none -> shop");
         assert_eq!(change(r#"{"reason":"late"}"#, "{}"), "reason: late -> none");
         assert_eq!(change("", ""), "");
+        let rotated = change(
+            r#"{"id":"a","environment":"production"}"#,
+            r#"{"new":{"id":"b"},"old":{"id":"a","environment":"production","expireTime":"2027-01-15T08:00:00Z"}}"#,
+        );
+        assert_eq!(rotated, "expireTime: none -> 2027-01-15T08:00:00Z, replaced by key b");
     }
 }

@@ -114,6 +114,10 @@ methods! {
         operators::events;
     create_session "CreateSession" Viewer CreateSessionRequest CreateSessionResponse operators::open_session;
     end_session "EndSession" Viewer EndSessionRequest EndSessionResponse operators::end_session;
+    list_sessions "ListSessions" Viewer ListSessionsRequest ListSessionsResponse operators::sessions;
+    revoke_session "RevokeSession" Admin RevokeSessionRequest RevokeSessionResponse operators::revoke_session;
+    record_log_level "RecordLogLevel" Admin RecordLogLevelRequest RecordLogLevelResponse
+        operators::record_log_level;
     get_current_operator "GetCurrentOperator" Viewer GetCurrentOperatorRequest GetCurrentOperatorResponse
         operators::current;
     create_operator "CreateOperator" Admin CreateOperatorRequest CreateOperatorResponse operators::create;

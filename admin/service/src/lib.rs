@@ -24,7 +24,7 @@
 //!
 //! let (clock, name) = (Clock::system(), OperatorName::parse("ann").expect("a valid name"));
 //! let changes = AdminStore::new(&store);
-//! let (ann, token) = changes.create_operator(&Actor::LOCAL, &name, Role::Admin, clock.now()).await?;
+//! let (ann, token) = changes.create_operator(&Actor::LOCAL, &name, Role::Admin, None, clock.now()).await?;
 //! assert_eq!(ann.last_four.as_deref(), Some(token.last_four()));
 //!
 //! let core = Core::new(store, clock);

@@ -33,7 +33,6 @@ use petstore_core_client::{CoreTransport, TracedTransport};
 use petstore_gateway::{
     ApiError, Gateway, X_REQUEST_ID, check_head, json_response, representation::Representation, request_body,
 };
-use petstore_proto::admin::v1::{AdminErrorReason, GetCurrentOperatorResponse, Role};
 use petstore_telemetry::abandoned::caller_has_left;
 use prost_reflect::DynamicMessage;
 use tokio::{sync::Semaphore, time::timeout};
@@ -185,7 +184,11 @@ async fn answer(
         let body = body_of(request, binding).await?;
         let message = binding.message(method, &path, &query, &body)?;
         let answer = state.call(method, &message, &credentials, &mut record).await?;
-        Ok(json::body(&answer, binding.response_body.as_deref()).to_string())
+        let mut body = json::body(&answer, binding.response_body.as_deref());
+        if method.name() == "ExplainRefusal" {
+            limits::add(&state, &mut body).await;
+        }
+        Ok(body.to_string())
     };
     finished(method.success_status(), answered.await, record)
 }
@@ -204,27 +207,27 @@ fn finished(status: StatusCode, answered: Result<String, AdminError>, record: Ca
     response
 }
 
-/// Returns the name of the admin whose token a request carries.
+/// Records that the admin whose token a request carries changes the log filter of this process, and returns
+/// the admin's name.
 ///
 /// # Errors
 ///
-/// If the request has no such token. The error is the response to send.
-pub async fn admin_of(core: CoreTransport, headers: &HeaderMap, peer: IpAddr) -> Result<String, Response> {
-    let judged = async {
+/// If the request has no such token, or the change cannot be recorded. The error is the response to send.
+pub async fn record_log_level(
+    core: CoreTransport,
+    headers: &HeaderMap,
+    peer: IpAddr,
+    [before, after]: [&str; 2],
+) -> Result<String, Response> {
+    let recorded = async {
         let credentials = Credentials::read(headers, peer)?;
-        let method = AdminMethod::find("GetCurrentOperator").ok_or(ApiError::Internal)?;
-        let (core, message) = (TracedTransport::from(core), method.request());
-        let answer = call(&core, &method, &message, &credentials, &mut CallRecord::default()).await?;
-        let answer: GetCurrentOperatorResponse = answer.transcode_to().map_err(|_| ApiError::Internal)?;
-        let operator = answer.operator.ok_or(ApiError::Internal)?;
-        if operator.role() == Role::Admin {
-            return Ok(operator.name);
-        }
-        let message = format!("operator {} is not an admin", operator.name);
-        let reason = AdminErrorReason::OperatorNotPermitted;
-        Err(AdminError::Refused { reason, message, retry_after: None })
+        let method = AdminMethod::find("RecordLogLevel").ok_or(ApiError::Internal)?;
+        let message = method.read(&serde_json::json!({ "before": before, "after": after }));
+        let (message, mut record) = (message.map_err(|_| ApiError::Internal)?, CallRecord::default());
+        call(&TracedTransport::from(core), &method, &message, &credentials, &mut record).await?;
+        Ok(record.operator.unwrap_or_default())
     };
-    judged.await.map_err(AdminError::into_response)
+    recorded.await.map_err(AdminError::into_response)
 }
 
 impl AdminState {

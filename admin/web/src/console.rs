@@ -163,10 +163,10 @@ async fn sign_out(State(console): State<Console>, request: Request) -> Response 
         if ended.status().is_success() || ended.status() == StatusCode::UNAUTHORIZED {
             answer = recorded(ended.extensions().get().cloned(), answer);
         } else {
-            return signed_out(&cookie, &head.headers, ended);
+            return signed_out(&cookie, &head, ended);
         }
     }
-    signed_out(&cookie, &head.headers, answer)
+    signed_out(&cookie, &head, answer)
 }
 
 /// Handles `GET /console/health`: the health of the process, which the sign-in page shows too.
@@ -178,14 +178,13 @@ async fn health(health: Option<Extension<ProcessHealth>>) -> Response {
 /// Handles `/console/api/…`: calls the admin API with the token of the session.
 async fn forward(State(console): State<Console>, request: Request) -> Response {
     let (mut head, body) = request.into_parts();
-    let headers = head.headers.clone();
-    let cookie = SessionCookie::new(&headers);
+    let (asked, cookie) = (head.clone(), SessionCookie::new(&head.headers));
     let session = match console.open_session(&cookie, &head).await {
         Ok(Some(session)) => session,
         Ok(None) => {
             let message = "sign in: there is no session, or it has ended";
             let refusal = refuse(StatusCode::UNAUTHORIZED, "INVALID_OPERATOR_TOKEN", message);
-            return signed_out(&cookie, &headers, refusal);
+            return signed_out(&cookie, &asked, refusal);
         }
         Err(refusal) => return refusal,
     };
@@ -197,7 +196,7 @@ async fn forward(State(console): State<Console>, request: Request) -> Response {
     head.uri = uri;
     let answer = console.ask(Request::from_parts(head, body), session.expose()).await;
     if answer.status() == StatusCode::UNAUTHORIZED {
-        return signed_out(&cookie, &headers, answer); // it has ended, or the operator's token was revoked
+        return signed_out(&cookie, &asked, answer); // it has ended, or the operator's token was revoked
     }
     answer
 }
@@ -268,7 +267,7 @@ impl Console {
         let message = "this browser has the sessions of two sign-ins, and another page may have planted one \
                        of them: sign in again";
         let refusal = refuse(StatusCode::UNAUTHORIZED, "SEVERAL_SESSIONS", message);
-        Err(signed_out(cookie, &head.headers, refusal))
+        Err(signed_out(cookie, head, refusal))
     }
 }
 
@@ -320,8 +319,8 @@ fn is_own_origin(request: &Request) -> bool {
 }
 
 /// Returns the answer with fields that make the browser forget the cookies of the request.
-fn signed_out(cookie: &SessionCookie, headers: &HeaderMap, answer: Response) -> Response {
-    with_cookies(cookie.clear(headers), answer)
+fn signed_out(cookie: &SessionCookie, head: &Parts, answer: Response) -> Response {
+    with_cookies(cookie.clear(&head.headers, head.uri.path()), answer)
 }
 
 fn with_cookies(fields: Vec<HeaderValue>, mut answer: Response) -> Response {

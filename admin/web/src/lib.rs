@@ -41,8 +41,8 @@ mod testing;
 #[cfg(feature = "fuzzing")]
 pub use api::fuzz_requests;
 pub use api::{
-    USAGE_CSV_HEAD, admin_of, admin_reason, answer_operator, call_admin, check_operators_head, find_requests,
-    findings, usage_csv, with_whole_body,
+    USAGE_CSV_HEAD, admin_reason, answer_operator, call_admin, check_operators_head, find_requests, findings,
+    record_log_level, usage_csv, with_whole_body,
 };
 pub use console::{HEALTH as CONSOLE_HEALTH, ProcessHealth, admin_router, refuse_foreign_pages};
 pub use docs_page::PAGE as DOCS_PAGE;

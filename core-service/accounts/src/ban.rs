@@ -53,7 +53,8 @@ impl Ban {
 
 /// Stored state of a key's bans: the last ban, or the time at which bans were lifted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum BanNote {
+pub enum BanNote {
+    /// The last ban.
     Banned(Ban),
     /// Time up to which imposed bans are lifted, including those that are reported later.
     Lifted(UnixMillis),

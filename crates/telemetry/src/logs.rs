@@ -48,7 +48,11 @@ const INVALID_FILTER: &str = "must be one of error, warn, info, debug, trace and
 
 /// Parses a filter more strictly than [`Targets`], which accepts any word as the name of a module: `debgu`
 /// would silence everything but a module of that name.
-fn parse_filter(filter: &str) -> Result<Targets, &'static str> {
+///
+/// # Errors
+///
+/// If it is not a filter.
+pub fn parse_filter(filter: &str) -> Result<Targets, &'static str> {
     let directives: Vec<&str> = filter.split(',').map(str::trim).collect();
     if directives.iter().all(|directive| is_directive(directive)) {
         directives.join(",").parse().map_err(|_| INVALID_FILTER)

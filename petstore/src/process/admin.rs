@@ -21,7 +21,7 @@ use axum::{
     routing::{any, get},
 };
 use petstore_admin_web::{
-    CONSOLE_HEALTH, ProcessHealth, admin_of, admin_router, answer_operator, check_operators_head,
+    CONSOLE_HEALTH, ProcessHealth, admin_router, answer_operator, check_operators_head, record_log_level,
     refuse_foreign_pages, with_whole_body,
 };
 use petstore_gateway::{Gateway, error_response};
@@ -160,7 +160,7 @@ async fn log_level() -> Response {
     }
 }
 
-/// Changes the filter of the log to the one in the body, for an admin.
+/// Changes the filter of the log to the one in the body, for an admin. The change is in the audit log first.
 async fn set_log_level(
     State(health): State<Health>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
@@ -168,20 +168,33 @@ async fn set_log_level(
     body: Bytes,
 ) -> Response {
     let filter = String::from_utf8_lossy(&body); // no level has the character that replaces invalid bytes
+    let filter = filter.trim();
     let core = health.sources.get().and_then(|sources| sources.core.clone());
     let (Some(log), Some(core)) = (logs::log(), core) else { return not_found().await };
-    let operator = match admin_of(core, &headers, peer.ip()).await {
-        Ok(operator) => operator,
-        Err(refusal) => return refusal,
-    };
-    match log.set_filter(filter.trim()) {
-        Ok(()) => {
-            let (client, filter) = (peer.ip(), filter.trim());
-            tracing::warn!(operator, %client, filter, "changed the log filter");
-            StatusCode::NO_CONTENT.into_response()
+    // The core refuses an empty filter, once it has judged the token.
+    let wrong = logs::parse_filter(filter).err();
+    let before = log.filter();
+    let filters = [before.as_str(), if wrong.is_some() { "" } else { filter }];
+    let operator = match (record_log_level(core, &headers, peer.ip(), filters).await, wrong) {
+        (Ok(operator), _) => operator,
+        (Err(refusal), Some(rule)) if refusal.status() == StatusCode::BAD_REQUEST => {
+            return error_response(StatusCode::BAD_REQUEST, "INVALID_REQUEST", rule);
         }
-        Err(reason) => error_response(StatusCode::BAD_REQUEST, "INVALID_REQUEST", reason),
+        (Err(refusal), _) => return refusal,
+    };
+    // The line is in the log if the old filter or the new one shows it.
+    let write = || tracing::warn!(operator, client = %peer.ip(), filter, "changed the log filter");
+    let is_shown = tracing::enabled!(tracing::Level::WARN);
+    if is_shown {
+        write();
     }
+    if let Err(reason) = log.set_filter(filter) {
+        return error_response(StatusCode::BAD_REQUEST, "INVALID_REQUEST", reason);
+    }
+    if !is_shown {
+        write();
+    }
+    StatusCode::NO_CONTENT.into_response()
 }
 
 async fn method_not_allowed() -> Response {

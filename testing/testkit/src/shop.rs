@@ -276,7 +276,7 @@ impl TestShop {
     /// Creates an operator, and returns its token.
     pub async fn operator_token(&self, name: &str, role: Role) -> String {
         let name = OperatorName::parse(name).expect("a name");
-        let issued = self.changes().create_operator(&Actor::LOCAL, &name, role, self.clock.now()).await;
+        let issued = self.changes().create_operator(&Actor::LOCAL, &name, role, None, self.clock.now()).await;
         issued.expect("a new operator").1.expose().to_owned()
     }
 

@@ -148,6 +148,7 @@ impl Audited for Operator {
             "name": self.name.as_str(),
             "role": self.role.name(),
             "createTime": self.created_at.to_string(),
+            "expireTime": moment(self.expires_at),
             "revokeTime": moment(self.revoked_at),
         }))
     }

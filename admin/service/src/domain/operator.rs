@@ -90,11 +90,15 @@ pub struct Operator {
     pub revoked_at: Option<UnixMillis>,
     /// Time of the token's last use, to the minute.
     pub last_used_at: Option<UnixMillis>,
+    /// Time at which the token expires.
+    pub expires_at: Option<UnixMillis>,
 }
 
 impl Operator {
-    /// Lifetime of a session, used or not.
+    /// Maximum lifetime of a session.
     pub(crate) const SESSION_TTL: Duration = Duration::from_hours(8);
+    /// Time after its last use at which a session ends.
+    pub(crate) const SESSION_IDLE: Duration = Duration::from_hours(1);
     /// Maximum number of sessions of an operator. Opening one more ends the oldest.
     pub(crate) const MAX_SESSIONS: u64 = 50;
 
@@ -107,6 +111,7 @@ impl Operator {
             created_at: UnixMillis(0),
             revoked_at: None,
             last_used_at: None,
+            expires_at: None,
         }
     }
 }

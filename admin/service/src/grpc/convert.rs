@@ -238,5 +238,6 @@ pub(super) fn operator(operator: &Operator) -> pb::Operator {
         create_time: operator.last_four.is_some().then(|| operator.created_at.to_timestamp()),
         revoke_time: operator.revoked_at.map(UnixMillis::to_timestamp),
         last_use_time: operator.last_used_at.map(UnixMillis::to_timestamp),
+        expire_time: operator.expires_at.map(UnixMillis::to_timestamp),
     }
 }

@@ -1,13 +1,13 @@
-//! Explanations of refusals, from the refusals that gateways recorded and the state of the account and its
-//! keys.
+//! Facts about refusals: those that gateways have stored, and what refuses requests of an account and its keys
+//! now. Windows of limits are in the gateways.
 
 use std::cmp::Reverse;
 
-use petstore_clock::UnixMillis;
+use petstore_clock::{Timestamp, UnixMillis};
 use petstore_core::{
     accounts::{
-        Account, ApiKeyRecord, Ban, BanOrigin, Day, KEPT, KeyId, Refusal, Remark, check_request_id,
-        refusal_code, store::Accounts,
+        Account, ApiKeyRecord, BanNote, BanOrigin, KEPT, KeyId, KeyState, Refusal, Remark, Suspension,
+        check_request_id, refusal_code, store::Accounts,
     },
     domain::PetStoreError,
 };
@@ -15,7 +15,7 @@ use petstore_proto::admin::v1::{
     ExplainRefusalRequest, ExplainRefusalResponse, RefusalCause as C, RefusalExplanation,
 };
 
-use super::{caller::Call, convert};
+use super::{caller::Call, convert, keys};
 use crate::error::Result;
 
 pub(super) async fn explain(call: Call, request: ExplainRefusalRequest) -> Result<ExplainRefusalResponse> {
@@ -26,12 +26,15 @@ pub(super) async fn explain(call: Call, request: ExplainRefusalRequest) -> Resul
     if !request_id.is_empty() {
         check_request_id(&request_id).map_err(convert::refused)?;
     }
-    let mut subjects: Vec<(State, Vec<Refusal>)> = Vec::new();
+    let is_by_request = account.is_none() && key_id.is_empty();
+    let mut subjects = Vec::new();
     let (name, in_log) = match (account, key_id.as_str(), request_id.as_str()) {
         (None, "", "") => return Err(convert::refuse("account", "is required, or keyId or requestId")),
         (None, "", id) => {
             for refusal in accounts.refusals_of_request(id).await? {
-                subjects.push((State::of_refusal(accounts, &refusal, recent).await?, vec![refusal]));
+                let (account, key) = account_and_key(accounts, &refusal).await?;
+                let keys = key.into_iter().collect();
+                subjects.push(Subject::of(accounts, account, keys, vec![refusal], recent).await?);
             }
             (format!("request {id}"), format!("request_id={id}"))
         }
@@ -44,7 +47,7 @@ pub(super) async fn explain(call: Call, request: ExplainRefusalRequest) -> Resul
                 "" => (format!("account {}", account.name), format!("account_id={}", account.id.0)),
                 id => (format!("request {id} of account {}", account.name), format!("request_id={id}")),
             };
-            subjects.push((State::of(accounts, account, keys, recent).await?, refusals));
+            subjects.push(Subject::of(accounts, Some(account), keys, refusals, recent).await?);
             (name, in_log)
         }
         (None, id, "") => {
@@ -53,7 +56,8 @@ pub(super) async fn explain(call: Call, request: ExplainRefusalRequest) -> Resul
             let mut refusals = accounts.refusals_of_account(account.id, recent).await?;
             refusals.retain(|refusal| refusal.key_id == Some(key.id));
             // If the request names a key, its end is explained regardless of its age.
-            subjects.push((State::of(accounts, account, vec![key], UnixMillis(0)).await?, refusals));
+            let since = UnixMillis(0);
+            subjects.push(Subject::of(accounts, Some(account), vec![key], refusals, since).await?);
             (format!("key {id}"), format!("key_id={id}"))
         }
         _ => return Err(convert::refuse("keyId", "cannot be combined with account or requestId")),
@@ -61,297 +65,259 @@ pub(super) async fn explain(call: Call, request: ExplainRefusalRequest) -> Resul
 
     if !request_id.is_empty() {
         // Requests that are counted with this one have other ids.
-        subjects.iter_mut().flat_map(|(_, refusals)| refusals).for_each(|refusal| refusal.repeats = 0);
+        subjects.iter_mut().flat_map(|it| &mut it.refusals).for_each(|refusal| refusal.repeats = 0);
     }
-    let is_kept = subjects.iter().any(|(_, refusals)| !refusals.is_empty());
-    let mut explanations = Vec::new();
-    for (state, refusals) in &subjects {
-        state.explain_refusals(refusals, now, &mut explanations);
-        if request_id.is_empty() || !is_kept {
-            state.explain_now(now, &mut explanations);
-        }
-    }
+    let is_stored = subjects.iter().any(|subject| !subject.refusals.is_empty());
+    let with_states = request_id.is_empty() || !is_stored;
+    let mut explanations: Vec<_> =
+        subjects.iter().flat_map(|subject| subject.explanations(now, with_states)).collect();
     let begin = |it: &RefusalExplanation| it.start_time.map_or(0, |time| time.seconds);
     explanations.sort_by_key(|it| (!it.in_force, Reverse(begin(it))));
     explanations.truncate(20);
-    let note = if is_kept || (request_id.is_empty() && !explanations.is_empty()) {
+    let named = subjects.first().filter(|_| !is_by_request);
+    let note = if is_stored || (request_id.is_empty() && !explanations.is_empty()) {
         String::new()
     } else {
-        let account = subjects.first().and_then(|(state, _)| state.account.as_ref());
-        note(&name, &in_log, account, explanations.iter().any(|it| it.in_force))
+        note(&name, &in_log, named.map(|subject| state(subject, now)))
     };
-    Ok(ExplainRefusalResponse { explanations, note })
+    let key = named.filter(|_| !key_id.is_empty()).map_or(&[][..], |subject| &subject.keys);
+    Ok(ExplainRefusalResponse {
+        explanations,
+        note,
+        account: named.and_then(|subject| subject.account.as_ref()).map(convert::account),
+        key: keys::with_bans(&call, key).await?.pop(),
+    })
 }
 
 /// Returns the note for requests of which no refusal is stored.
-fn note(requests: &str, in_log: &str, account: Option<&Account>, is_refused_now: bool) -> String {
-    let state = match account.map(|account| &account.name) {
-        None => "Name the account as well to see its state.".to_owned(),
-        Some(name) if is_refused_now => {
-            format!("The explanations say what account {name} is being refused for.")
-        }
-        Some(name) => {
-            format!("Account {name} is not suspended, and none of its keys is being rejected.")
-        }
-    };
+fn note(requests: &str, in_log: &str, state: Option<String>) -> String {
+    let state = state.unwrap_or_else(|| "Name the account as well to see its state.".to_owned());
     format!(
-        "No record found for {requests}. Only a sample of refusals is kept, for 24 hours and with a delay of \
-         some seconds, so it may still have been refused. Responses 400, 404, 405, 413, 415 and 5xx are only \
-         in the log. {state} Search the log of the gateways for {in_log}."
+        "No refusal of {requests} is stored. Gateways report a sample of their refusals every 5 seconds, and it \
+         is kept for 24 hours, so requests may have been refused all the same. Responses 400, 404, 405, 413, \
+         415 and 5xx are only in the log. {state} Search the log of the gateways for {in_log}."
     )
 }
 
-/// State of an account and of those of its keys that matter. Requests without a known key have no account.
-#[derive(Debug, Default)]
-struct State {
+/// Returns the state of account and keys, for people.
+fn state(Subject { account, keys, .. }: &Subject, now: UnixMillis) -> String {
+    let Some(Account { name, suspension, .. }) = account else { return String::new() };
+    let suspended = if suspension.is_some() { "suspended" } else { "not suspended" };
+    let active = keys.iter().filter(|key| key.state(now) == KeyState::Active).count();
+    format!(
+        "Account {name} is {suspended}; {active} of {} keys that were looked at are neither revoked nor expired. \
+         The windows of its limits are in the gateways: GET /admin/v1/accounts/{name}/limits.",
+        keys.len()
+    )
+}
+
+/// Returns the account and the key of a refused request, if they are known.
+async fn account_and_key(
+    accounts: &Accounts,
+    refusal: &Refusal,
+) -> Result<(Option<Account>, Option<ApiKeyRecord>)> {
+    let Some(account) = refusal.account else { return Ok((None, None)) };
+    let account = match accounts.find_account_by_id(account).await {
+        Ok(account) => account,
+        Err(PetStoreError::AccountIdNotFound(_)) => return Ok((None, None)),
+        Err(error) => return Err(error.into()),
+    };
+    let Some(id) = refusal.key_id else { return Ok((Some(account), None)) };
+    Ok((Some(account), accounts.find_key(id).await.ok()))
+}
+
+/// An account and those of its keys that matter, with their refusals, newest first. Requests without a known
+/// key have no account.
+#[derive(Debug)]
+struct Subject {
     account: Option<Account>,
     keys: Vec<ApiKeyRecord>,
-    /// Bans in force, and those that ended recently.
-    bans: Vec<(KeyId, Ban)>,
+    bans: Vec<(KeyId, BanNote)>,
+    refusals: Vec<Refusal>,
     /// Revocations and expiries before this time are left out.
-    recent: UnixMillis,
-}
-
-/// A state of an account or key that refuses requests.
-#[derive(Clone, Copy, Debug)]
-struct Fact<'a> {
     since: UnixMillis,
-    until: Option<UnixMillis>,
-    reason: Option<&'a Remark>,
 }
 
-/// Refusals of one account for one cause, of one key if the cause is one of keys.
-#[derive(Debug)]
-struct Group<'a> {
-    key_id: Option<KeyId>,
-    newest: &'a Refusal,
-    /// Time of the first refusal.
-    first: UnixMillis,
-    requests: i64,
-}
-
-impl State {
+impl Subject {
     async fn of(
         accounts: &Accounts,
-        account: Account,
+        account: Option<Account>,
         keys: Vec<ApiKeyRecord>,
-        recent: UnixMillis,
+        refusals: Vec<Refusal>,
+        since: UnixMillis,
     ) -> Result<Self> {
         let ids: Vec<KeyId> = keys.iter().map(|key| key.id).collect();
-        let bans = accounts.bans_in_force(&ids, recent).await?;
-        Ok(Self { account: Some(account), keys, bans, recent })
+        let bans = accounts.ban_notes(&ids).await?;
+        Ok(Self { account, keys, bans, refusals, since })
     }
 
-    async fn of_refusal(accounts: &Accounts, refusal: &Refusal, recent: UnixMillis) -> Result<Self> {
-        let Some(account) = refusal.account else { return Ok(Self::default()) };
-        let account = match accounts.find_account_by_id(account).await {
-            Ok(account) => account,
-            Err(PetStoreError::AccountIdNotFound(_)) => return Ok(Self::default()),
-            Err(error) => return Err(error.into()),
-        };
-        let key = match refusal.key_id {
-            Some(id) => accounts.find_key(id).await.ok(),
-            None => None,
-        };
-        Self::of(accounts, account, key.into_iter().collect(), recent).await
+    fn ban_note(&self, key_id: Option<KeyId>) -> Option<&BanNote> {
+        self.bans.iter().find(|(id, _)| Some(*id) == key_id).map(|(_, note)| note)
     }
 
-    /// Adds the explanations of refusals, which come newest first.
-    fn explain_refusals(&self, refusals: &[Refusal], now: UnixMillis, all: &mut Vec<RefusalExplanation>) {
-        for group in groups(refusals) {
-            let (cause, key_id) = (group.newest.cause, group.key_id);
+    /// Returns what refuses requests now.
+    fn states(&self, now: UnixMillis) -> Vec<RefusalExplanation> {
+        let mut all = Vec::new();
+        let mut add =
+            |cause: C, key_id: Option<KeyId>, since: UnixMillis, end: Option<UnixMillis>, reason| {
+                all.push(RefusalExplanation {
+                    cause: cause.into(),
+                    key_id: key_id.map(|id| id.to_string()).unwrap_or_default(),
+                    start_time: Some(since.to_timestamp()),
+                    end_time: end.map(UnixMillis::to_timestamp),
+                    in_force: true,
+                    reason,
+                    ..RefusalExplanation::default()
+                });
+            };
+        if let Some(Suspension { since, reason }) =
+            self.account.as_ref().and_then(|it| it.suspension.as_ref())
+        {
+            let reason = reason.as_ref().map_or("", Remark::as_str).to_owned();
+            add(C::AccountSuspended, None, *since, None, reason);
+        }
+        for key in &self.keys {
+            if let Some(at) = key.revoked_at {
+                add(C::KeyRevoked, Some(key.id), at, None, String::new());
+            } else if let Some(at) = key.expires_at.filter(|at| *at <= now) {
+                add(C::KeyExpired, Some(key.id), at, None, String::new());
+            }
+            if let Some(BanNote::Banned(ban)) = self.ban_note(Some(key.id))
+                && ban.until > now
+            {
+                let is_own = ban.origin == BanOrigin::Limiter;
+                let cause = if is_own { C::LimiterBan } else { C::OperatorBan };
+                add(cause, Some(key.id), ban.from, Some(ban.until), ban.origin.message().1);
+            }
+        }
+        all
+    }
+
+    /// Returns the causes of the stored refusals, and, with `with_states`, what refuses requests now.
+    fn explanations(&self, now: UnixMillis, with_states: bool) -> Vec<RefusalExplanation> {
+        let mut all = self.states(now);
+        for refusal in &self.refusals {
+            let past = self.past(refusal, now);
             // A ban in force may be another one than the ban that refused.
-            let fact = self.fact(cause, key_id);
-            let fact = fact.filter(|fact| fact.until.is_none() || fact.until == group.newest.until);
-            all.push(self.explanation(cause, key_id, fact, Some(&group), now));
-        }
-    }
-
-    /// Adds explanations of states that refuse requests now, if they are not explained yet.
-    fn explain_now(&self, now: UnixMillis, all: &mut Vec<RefusalExplanation>) {
-        let of_keys = self.keys.iter().flat_map(|key| {
-            let end = if key.revoked_at.is_some() { C::KeyRevoked } else { C::KeyExpired };
-            [end, C::LimiterBan, C::OperatorBan].map(|cause| (cause, Some(key.id)))
-        });
-        for (cause, key_id) in [(C::AccountSuspended, None)].into_iter().chain(of_keys) {
-            let Some(fact) = self.fact(cause, key_id) else { continue };
-            let is_old = matches!(cause, C::KeyRevoked | C::KeyExpired) && fact.since < self.recent;
-            let current = self.explanation(cause, key_id, Some(fact), None, now);
-            let is_there = all.iter().any(|it| {
-                (it.cause, &it.key_id, it.start_time) == (current.cause, &current.key_id, current.start_time)
+            let is_it = |it: &RefusalExplanation| {
+                let is_state_of_it = it.end_time.is_none()
+                    || it.end_time == refusal.until.map(UnixMillis::to_timestamp)
+                    || it.refused_requests > 0;
+                (it.cause, &it.key_id) == (past.cause, &past.key_id) && is_state_of_it
+            };
+            let at = all.iter().position(is_it).unwrap_or_else(|| {
+                all.push(past);
+                all.len() - 1
             });
-            if current.in_force && !is_old && !is_there {
-                all.push(current);
+            let it = &mut all[at];
+            if it.refused_requests == 0 {
+                it.limit = refusal.limit.unwrap_or_default();
+                it.last_request_id.clone_from(&refusal.request_id);
+                it.last_refusal_time = Some(refusal.at.to_timestamp());
             }
+            it.refused_requests = it.refused_requests.saturating_add(refusal.repeats).saturating_add(1);
+            it.first_refusal_time = Some(refusal.at.to_timestamp());
         }
+        let since = Some(self.since.to_timestamp().seconds);
+        all.retain(|it| {
+            let is_end = matches!(it.cause(), C::KeyRevoked | C::KeyExpired);
+            let is_recent = !is_end || it.start_time.map(|start| start.seconds) >= since;
+            it.refused_requests > 0 || with_states && is_recent
+        });
+        for it in &mut all {
+            refusal_code(it.cause()).clone_into(&mut it.code);
+            it.account = self.account.as_ref().map(|account| account.name.to_string()).unwrap_or_default();
+            (it.sentence, it.remedy) = texts(it);
+            it.start_time = it.start_time.or(it.first_refusal_time);
+        }
+        all
     }
 
-    /// Returns the state that refuses requests for this cause.
-    fn fact(&self, cause: C, key_id: Option<KeyId>) -> Option<Fact<'_>> {
-        let lasting = |since| Fact { since, until: None, reason: None };
-        let key = || self.keys.iter().find(|key| Some(key.id) == key_id);
-        match cause {
-            C::AccountSuspended => {
-                let suspension = self.account.as_ref()?.suspension.as_ref()?;
-                Some(Fact { reason: suspension.reason.as_ref(), ..lasting(suspension.since) })
-            }
-            C::KeyRevoked => key()?.revoked_at.map(lasting),
-            C::KeyExpired => key()?.expires_at.map(lasting),
-            C::LimiterBan | C::OperatorBan => {
-                let (_, Ban { from, until, origin }) =
-                    self.bans.iter().find(|(id, _)| Some(*id) == key_id)?;
-                let (by, reason) = match origin {
-                    BanOrigin::Limiter => (C::LimiterBan, None),
-                    BanOrigin::Operator(reason) => (C::OperatorBan, reason.as_ref()),
-                };
-                (by == cause).then_some(Fact { since: *from, until: Some(*until), reason })
-            }
-            C::InsufficientScope
-            | C::AddressNotAllowed
-            | C::MinuteLimit
-            | C::DayLimit
-            | C::UsageLimit
-            | C::AddressLimit
-            | C::InvalidKey
-            | C::MissingKey
-            | C::Unspecified => None,
-        }
-    }
-
-    /// Explains refusals by a state, by recorded refusals, or by both.
-    fn explanation(
-        &self,
-        cause: C,
-        key_id: Option<KeyId>,
-        fact: Option<Fact<'_>>,
-        group: Option<&Group<'_>>,
-        now: UnixMillis,
-    ) -> RefusalExplanation {
-        let (account, newest) = (self.account.as_ref(), group.map(|group| group.newest));
-        let since = fact.map(|fact| fact.since).or(newest.and_then(|newest| newest.since));
-        let until = fact.map_or(newest.and_then(|newest| newest.until), |fact| fact.until);
-        let limit = newest.and_then(|newest| newest.limit).unwrap_or_default();
-        let runs = until.is_some_and(|until| until > now);
+    /// Returns the cause of a refusal that is no state of the account or its keys, or no longer one.
+    fn past(&self, refusal: &Refusal, now: UnixMillis) -> RefusalExplanation {
+        let runs = refusal.until.is_some_and(|until| until > now);
         // A new plan has another limit, which applies in the current window.
-        let quota = account.map(|account| account.plan.quota());
-        let is_limit = |quota: u64| i64::try_from(quota) == Ok(limit);
-        // An operator lifted or replaced it: the store is authoritative.
-        let is_cut_short = matches!(cause, C::LimiterBan | C::OperatorBan) && runs && fact.is_none();
-        let in_force = match cause {
-            C::MinuteLimit => runs && quota.is_some_and(|quota| is_limit(quota.per_minute)),
-            C::DayLimit => runs && quota.is_some_and(|quota| is_limit(quota.per_day)),
-            C::UsageLimit | C::AddressLimit => runs,
-            C::LimiterBan | C::OperatorBan => runs && fact.is_some(),
-            C::AccountSuspended => fact.is_some(),
-            C::KeyExpired => since.is_none_or(|since| since <= now),
-            C::KeyRevoked
-            | C::InsufficientScope
-            | C::AddressNotAllowed
-            | C::InvalidKey
-            | C::MissingKey
-            | C::Unspecified => true,
+        let quota = self.account.as_ref().map(|account| account.plan.quota());
+        let is_limit = |quota: u64| refusal.limit.is_some_and(|limit| i64::try_from(quota) == Ok(limit));
+        let lifted_at = match self.ban_note(refusal.key_id) {
+            Some(BanNote::Lifted(at)) => Some(*at).filter(|at| Some(*at) < refusal.until),
+            Some(BanNote::Banned(_)) | None => None,
         };
-        let period = since.zip(until).map(|(since, until)| {
-            let is_of_several = group.is_some_and(|group| group.first < since);
-            let last = if is_of_several { ", most recently" } else { "" };
-            let until = until.ceil_to_sec();
-            if is_cut_short {
-                return format!("{last} from {since}; the ban was to end at {until}, but ended earlier");
+        // Whether it is in force, and its end, if it has come or is ahead; for one key, or for the account.
+        let (in_force, end, is_of_key) = match refusal.cause {
+            C::MinuteLimit => (runs && quota.is_some_and(|it| is_limit(it.per_minute)), refusal.until, false),
+            C::DayLimit => (runs && quota.is_some_and(|it| is_limit(it.per_day)), refusal.until, false),
+            C::UsageLimit | C::AddressLimit => (runs, refusal.until, false),
+            C::LimiterBan | C::OperatorBan => {
+                (false, refusal.until.filter(|_| !runs && lifted_at.is_none()), true)
             }
-            format!("{last} from {since} until {until}")
-        });
-        let refused = group.map_or(String::new(), |Group { newest, first, requests, .. }| match requests {
-            1 => format!("; request {} was refused at {first}", newest.request_id),
-            // Gateways report a sample, so there may have been more, before and after.
-            _ => format!(
-                "; at least {requests} requests were refused, those on record from {first} to {}",
-                newest.at
-            ),
-        });
-        let reason = fact.and_then(|fact| fact.reason);
-        let values = [
-            ("{account}", account.map_or("The account".into(), |it| format!("Account {}", it.name))),
-            ("{key}", key_id.map_or("The key".into(), |id| format!("Key {id}"))),
-            ("{limit}", limit.to_string()),
-            ("{day}", Day::containing(since.unwrap_or(now)).to_string()),
-            ("{since}", since.unwrap_or(now).to_string()),
-            ("{at}", since.map_or(String::new(), |since| format!(" at {since}"))),
-            ("{period}", period.unwrap_or_default()),
-            // The last one: operators may write anything.
-            ("{reason}", reason.map_or(String::new(), |reason| format!(" ({})", reason.as_str()))),
-        ];
-        let (why, remedy) = template(cause, in_force);
-        let why = values.iter().fold(why.to_owned(), |text, (name, value)| text.replace(name, value));
+            C::InsufficientScope | C::AddressNotAllowed => (true, None, true),
+            C::InvalidKey | C::MissingKey => (true, None, false),
+            C::KeyRevoked | C::KeyExpired => (false, None, true),
+            C::AccountSuspended | C::Unspecified => (false, None, false),
+        };
+        let is_ban = matches!(refusal.cause, C::LimiterBan | C::OperatorBan);
         RefusalExplanation {
-            cause: cause.into(),
-            code: refusal_code(cause).to_owned(),
-            account: account.map(|account| account.name.to_string()).unwrap_or_default(),
-            key_id: key_id.map(|id| id.to_string()).unwrap_or_default(),
-            limit,
-            start_time: since.or(group.map(|group| group.first)).map(UnixMillis::to_timestamp),
-            end_time: until.filter(|_| !is_cut_short).map(UnixMillis::to_timestamp),
+            cause: refusal.cause.into(),
+            key_id: refusal.key_id.filter(|_| is_of_key).map(|id| id.to_string()).unwrap_or_default(),
+            start_time: refusal.since.map(UnixMillis::to_timestamp),
+            end_time: end.map(UnixMillis::to_timestamp),
+            lift_time: lifted_at.filter(|_| is_ban).map(UnixMillis::to_timestamp),
             in_force,
-            refused_requests: group.map_or(0, |group| group.requests),
-            last_request_id: newest.map(|newest| newest.request_id.clone()).unwrap_or_default(),
-            last_refusal_time: newest.map(|newest| newest.at.to_timestamp()),
-            sentence: format!("{why}{refused}."),
-            remedy: remedy.to_owned(),
+            ..RefusalExplanation::default()
         }
     }
 }
 
-/// Returns the template of the sentence and the remedy for a cause.
-fn template(cause: C, is_in_force: bool) -> (&'static str, &'static str) {
-    let name = cause.as_str_name().trim_start_matches("REFUSAL_CAUSE_");
-    let row = |name: &str| {
-        let rows = include_str!("refusals.md").lines().filter_map(|row| row.strip_prefix("| "));
-        let mut cells = rows.map(|row| row.trim_end_matches(" |").split(" | "));
-        cells.find_map(|mut cells| {
-            Some((cells.next().filter(|cell| *cell == name)?, cells.next()?, cells.next()?))
-        })
+/// Returns the sentence and the remedy of an explanation, from its other fields.
+fn texts(it: &RefusalExplanation) -> (String, String) {
+    let name = it.cause().as_str_name().trim_start_matches("REFUSAL_CAUSE_");
+    let mut rows = include_str!("refusals.md").lines().filter_map(|row| row.strip_prefix("| "));
+    let row = rows.find_map(|row| {
+        let (cause, texts) = row.trim_end_matches(" |").split_once(" | ")?;
+        texts.split_once(" | ").filter(|_| cause == name)
+    });
+    let (fact, remedy) = row.unwrap_or_default();
+    let fact = fact.replace("{limit}", &it.limit.to_string());
+    let whose = match it.cause() {
+        C::InvalidKey | C::MissingKey => "Request with".to_owned(),
+        C::AddressLimit => "Address of the client:".to_owned(),
+        _ if it.key_id.is_empty() => format!("Account {}:", it.account),
+        _ => format!("Key {}:", it.key_id),
     };
-    let over = if is_in_force { None } else { row(&format!("{name}, over")) };
-    over.or_else(|| row(name)).map_or_else(Default::default, |(_, why, remedy)| (why, remedy))
-}
-
-/// Groups refusals that come newest first.
-fn groups(refusals: &[Refusal]) -> Vec<Group<'_>> {
-    let mut groups: Vec<Group<'_>> = Vec::new();
-    for refusal in refusals {
-        let is_of_key = matches!(
-            refusal.cause,
-            C::LimiterBan
-                | C::OperatorBan
-                | C::KeyRevoked
-                | C::KeyExpired
-                | C::InsufficientScope
-                | C::AddressNotAllowed
-        );
-        let key_id = refusal.key_id.filter(|_| is_of_key);
-        let requests = refusal.repeats.saturating_add(1);
-        match groups.iter_mut().find(|it| (it.newest.cause, it.key_id) == (refusal.cause, key_id)) {
-            None => groups.push(Group { key_id, newest: refusal, first: refusal.at, requests }),
-            Some(group) => {
-                group.first = group.first.min(refusal.at);
-                group.requests = group.requests.saturating_add(requests);
-            }
+    let reason = if it.reason.is_empty() { String::new() } else { format!(" ({})", it.reason) };
+    let moment = |time: Option<Timestamp>| time.and_then(UnixMillis::from_timestamp);
+    let (start, end, lifted) = (moment(it.start_time), moment(it.end_time), moment(it.lift_time));
+    let (first, last) = (moment(it.first_refusal_time), moment(it.last_refusal_time));
+    let of_several = if first.is_some_and(|first| Some(first) < start) { ", most recently" } else { "" };
+    let period = match (start, end, lifted) {
+        (Some(start), _, Some(lifted)) => format!(" from {start}, lifted at {lifted}"),
+        (Some(start), Some(end), None) => format!(" from {start} until {}", end.ceil_to_sec()),
+        (Some(start), None, None) if it.in_force => format!(" since {start}"),
+        (Some(start), None, None) => format!(" from {start}, and no longer"),
+        (None, ..) if it.in_force => String::new(),
+        (None, ..) => ", and no longer".to_owned(),
+    };
+    let refused = match (it.refused_requests, first, last) {
+        (1, Some(first), _) => format!("; request {} was refused at {first}", it.last_request_id),
+        // Gateways report a sample, so there may have been more, before and after.
+        (requests, Some(first), Some(last)) => {
+            format!("; at least {requests} requests were refused, those on record from {first} to {last}")
         }
-    }
-    groups
+        (_, _, _) => String::new(),
+    };
+    (format!("{whose} {fact}{reason}{of_several}{period}{refused}."), remedy.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use petstore_core::accounts::refusal_cause;
 
     #[test]
     fn every_cause_has_a_sentence_and_a_remedy() {
-        for cause in (1..=13).filter_map(refusal_cause) {
-            for is_in_force in [true, false] {
-                let (why, remedy) = template(cause, is_in_force);
-                assert!(!why.is_empty() && remedy.ends_with('.'), "{cause:?}: {why}, {remedy}");
-            }
+        for cause in 1..=13 {
+            let (sentence, remedy) = texts(&RefusalExplanation { cause, ..RefusalExplanation::default() });
+            assert!(sentence.len() > 20 && remedy.ends_with('.'), "{cause:?}: {sentence}, {remedy}");
         }
     }
 }

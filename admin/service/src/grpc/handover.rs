@@ -37,7 +37,7 @@ pub(super) async fn get(call: Call, request: GetKeyHandoverRequest) -> Result<Ge
         state: state.into(),
         old_key: shown.next(),
         new_key: shown.next(),
-        new_first_use_time: first_use.map(UnixMillis::to_timestamp),
+        new_first_use_time: first_use.map(|(from, _)| from.to_timestamp()),
         old_requests,
         new_requests,
         sentence,
@@ -47,8 +47,9 @@ pub(super) async fn get(call: Call, request: GetKeyHandoverRequest) -> Result<Ge
 /// Use of one key.
 struct Use {
     state: KeyState,
-    /// First minute of use, if the key is not older than the minutes that are stored.
-    first: Option<UnixMillis>,
+    /// Begin and end of the first minute of use, or of its part since the key's creation, if the key is not
+    /// older than the minutes that are stored.
+    first: Option<(UnixMillis, UnixMillis)>,
     last: Option<UnixMillis>,
     /// Number of requests in the last 60 minutes.
     last_hour: i64,
@@ -62,10 +63,12 @@ impl Use {
         let minutes = call.accounts().usage_by_minute(of, since, Minute::PER_DAY.unsigned_abs()).await?;
         let in_last_hour = minutes.iter().filter(|it| it.minute > this_minute.minus(60));
         let is_young = Minute::containing(key.created_at) >= since;
+        let first = minutes.first().filter(|_| is_young).map(|it| it.minute.start());
         let last_minute = minutes.last().map(|it| it.minute.start());
         Ok(Self {
             state: key.state(call.now),
-            first: minutes.first().filter(|_| is_young).map(|it| it.minute.start()),
+            first: first
+                .map(|start| (start.max(key.created_at), start.plus(Duration::from_mins(1)).min(call.now))),
             last: key.last_used_at.max(last_minute),
             // The calls of getPet, the last number, are among the others.
             last_hour: in_last_hour.flat_map(|it| &it.counts[..4]).sum(),
@@ -106,7 +109,7 @@ impl Progress {
 
     fn new_use(&self) -> String {
         match (self.new.first, self.new.last) {
-            (Some(first), _) => format!("new key first used {first}"),
+            (Some((from, until)), _) => format!("new key first used between {from} and {until}"),
             (None, Some(last)) => format!("new key last used {}", self.ago(last)),
             (None, None) => "new key never used".to_owned(),
         }

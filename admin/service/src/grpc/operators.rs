@@ -2,12 +2,19 @@
 
 use std::future::{Ready, ready};
 
-use petstore_core::{accounts::AccountName, domain::PetStoreError};
+use petstore_api_key::{ApiKey, KeyDigest};
+use petstore_clock::UnixMillis;
+use petstore_core::{
+    accounts::{AccountName, NewExpiry},
+    domain::PetStoreError,
+};
 use petstore_proto::admin::v1::{
     CreateOperatorRequest, CreateOperatorResponse, CreateSessionRequest, CreateSessionResponse,
     EndSessionRequest, EndSessionResponse, GetCurrentOperatorRequest, GetCurrentOperatorResponse,
     ListAuditEventsRequest, ListAuditEventsResponse, ListOperatorsRequest, ListOperatorsResponse,
-    RevokeOperatorRequest, RevokeOperatorResponse, RotateOperatorRequest, RotateOperatorResponse,
+    ListSessionsRequest, ListSessionsResponse, RecordLogLevelRequest, RecordLogLevelResponse,
+    RevokeOperatorRequest, RevokeOperatorResponse, RevokeSessionRequest, RevokeSessionResponse,
+    RotateOperatorRequest, RotateOperatorResponse, rotate_operator_request::Expiration,
 };
 
 use super::{caller::Call, convert};
@@ -26,9 +33,20 @@ pub(super) fn current(
 pub(super) async fn create(call: Call, request: CreateOperatorRequest) -> Result<CreateOperatorResponse> {
     let name = OperatorName::parse(&request.name).map_err(convert::refused)?;
     let role = convert::role(request.role)?;
-    let (operator, token) = call.store.create_operator(&call.actor, &name, role, call.now).await?;
+    let expires_at = request.ttl.map(|ttl| expiry(&call, ttl)).transpose()?;
+    let created = call.store.create_operator(&call.actor, &name, role, expires_at, call.now);
+    let (operator, token) = created.await?;
     let operator = Some(convert::operator(&operator));
     Ok(CreateOperatorResponse { operator, token: token.expose().to_owned() })
+}
+
+/// Returns the expiry of a token with this lifetime.
+fn expiry(call: &Call, ttl: prost_types::Duration) -> Result<UnixMillis> {
+    let ttl = convert::duration("ttl", ttl)?;
+    if ttl.is_zero() {
+        return Err(convert::refuse("ttl", "must be positive"));
+    }
+    convert::after("ttl", call.now, ttl)
 }
 
 pub(super) async fn list(call: Call, request: ListOperatorsRequest) -> Result<ListOperatorsResponse> {
@@ -42,7 +60,13 @@ pub(super) async fn list(call: Call, request: ListOperatorsRequest) -> Result<Li
 
 pub(super) async fn rotate(call: Call, request: RotateOperatorRequest) -> Result<RotateOperatorResponse> {
     let name = OperatorName::parse(&request.name).map_err(convert::refused)?;
-    let (operator, token) = call.store.rotate_operator(&call.actor, &name, call.now).await?;
+    let expiry = match request.expiration {
+        None => NewExpiry::SameLifetime,
+        Some(Expiration::Ttl(ttl)) => NewExpiry::At(expiry(&call, ttl)?),
+        Some(Expiration::Never(true)) => NewExpiry::Never,
+        Some(Expiration::Never(false)) => return Err(convert::refuse("never", "must be true")),
+    };
+    let (operator, token) = call.store.rotate_operator(&call.actor, &name, expiry, call.now).await?;
     let operator = Some(convert::operator(&operator));
     Ok(RotateOperatorResponse { operator, token: token.expose().to_owned() })
 }
@@ -70,6 +94,34 @@ pub(super) async fn end_session(call: Call, _: EndSessionRequest) -> Result<EndS
         call.store.end_session(&call.actor, token.digest(), call.now).await?;
     }
     Ok(EndSessionResponse {})
+}
+
+pub(super) async fn sessions(call: Call, _: ListSessionsRequest) -> Result<ListSessionsResponse> {
+    Ok(ListSessionsResponse { sessions: call.store.list_sessions(call.now).await? })
+}
+
+pub(super) async fn revoke_session(
+    call: Call,
+    request: RevokeSessionRequest,
+) -> Result<RevokeSessionResponse> {
+    let digest = KeyDigest::from_hex(&request.id);
+    let digest = digest.ok_or_else(|| convert::refuse("id", "must be the identifier of a session"))?;
+    call.store.revoke_session(&call.actor, digest, call.now).await?;
+    Ok(RevokeSessionResponse {})
+}
+
+pub(super) async fn record_log_level(
+    call: Call,
+    RecordLogLevelRequest { before, after }: RecordLogLevelRequest,
+) -> Result<RecordLogLevelResponse> {
+    let is_filter = |text: &str| {
+        (1..=1_000).contains(&text.len()) && !text.contains(char::is_control) && !ApiKey::begins_in(text)
+    };
+    if !is_filter(&before) || !is_filter(&after) {
+        return Err(convert::refuse("after", "must be 1 to 1000 bytes long, without a key"));
+    }
+    call.store.record_log_level(&call.actor, [before, after], call.now).await?;
+    Ok(RecordLogLevelResponse {})
 }
 
 pub(super) async fn events(call: Call, request: ListAuditEventsRequest) -> Result<ListAuditEventsResponse> {

@@ -122,7 +122,7 @@ fn reports(shop: &Shop) -> UsageServiceClient<Transport> {
 
 async fn token(shop: &Shop, name: &str, role: Role) -> String {
     let name = OperatorName::parse(name).unwrap();
-    let issued = shop.store.create_operator(&Actor::LOCAL, &name, role, START).await.unwrap();
+    let issued = shop.store.create_operator(&Actor::LOCAL, &name, role, None, START).await.unwrap();
     issued.1.expose().to_owned()
 }
 
@@ -187,9 +187,9 @@ async fn change_everything(admin: &mut Admin) -> (Vec<&'static str>, Vec<String>
     let rehearsal = pb::CreateBrownoutRequest { duration: Some(minute), ..Default::default() };
     let planned = admin.create_brownout(rehearsal).await.unwrap().into_inner().brownout.unwrap();
     admin.cancel_brownout(pb::CancelBrownoutRequest { id: planned.id }).await.unwrap();
-    let new = pb::CreateOperatorRequest { name: "bea".into(), role: pb::Role::Viewer.into() };
+    let new = pb::CreateOperatorRequest { name: "bea".into(), role: pb::Role::Viewer.into(), ttl: None };
     let operator = admin.create_operator(new).await.unwrap().into_inner();
-    let rotation = pb::RotateOperatorRequest { name: "bea".into() };
+    let rotation = pb::RotateOperatorRequest { name: "bea".into(), expiration: None };
     let again = admin.rotate_operator(rotation).await.unwrap().into_inner();
     admin.revoke_operator(pb::RevokeOperatorRequest { name: "bea".into(), force: false }).await.unwrap();
     let actions = vec![

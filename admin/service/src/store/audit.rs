@@ -41,23 +41,6 @@ impl AdminStore {
     }
 }
 
-/// Returns `true` if an actor has an event of this action that is newer than `since`.
-pub(super) async fn has_since(
-    transaction: &Session,
-    actor: &Actor,
-    action: &str,
-    since: UnixMillis,
-) -> Result<bool, DbErr> {
-    let find = audit_event::Entity::find()
-        .filter(Column::Operator.eq(actor.operator.as_str()))
-        .filter(Column::ClientAddress.eq(client_address(actor)))
-        .filter(Column::Action.eq(action))
-        .filter(Column::CreatedAt.gt(since.as_i64()))
-        .order_by_desc(Column::CreatedAt)
-        .limit(1);
-    Ok(!find.all(transaction).await?.is_empty())
-}
-
 /// Returns the expiry that a key was created with, to the second if a rotation has brought it forward.
 pub(super) async fn first_expiry(
     transaction: &Session,

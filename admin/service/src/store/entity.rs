@@ -4,7 +4,7 @@ use petstore_clock::UnixMillis;
 use sea_orm::entity::prelude::*;
 
 /// Returns the time in a column.
-fn stored_moment(millis: i64) -> UnixMillis {
+pub(super) fn stored_moment(millis: i64) -> UnixMillis {
     UnixMillis(u64::try_from(millis).unwrap_or_default())
 }
 
@@ -78,6 +78,7 @@ pub(super) mod operator {
         pub created_at: i64,
         pub revoked_at: Option<i64>,
         pub last_used_at: Option<i64>,
+        pub expires_at: Option<i64>,
     }
 
     impl ActiveModelBehavior for ActiveModel {}
@@ -96,6 +97,7 @@ pub(super) mod operator {
                 created_at: stored_moment(row.created_at),
                 revoked_at: row.revoked_at.map(stored_moment),
                 last_used_at: row.last_used_at.map(stored_moment),
+                expires_at: row.expires_at.map(stored_moment),
             })
         }
     }
@@ -113,7 +115,10 @@ pub(super) mod operator_session {
         #[sea_orm(primary_key, auto_increment = false)]
         pub digest: Vec<u8>,
         pub operator_id: i64,
+        /// Time at which it ends unless it is used.
         pub expires_at: i64,
+        pub opened_at: Option<i64>,
+        pub client_address: Option<String>,
     }
 
     impl ActiveModelBehavior for ActiveModel {}

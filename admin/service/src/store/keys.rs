@@ -142,8 +142,9 @@ impl AdminStore {
         self.change(actor, now, move |change| {
             Box::pin(async move {
                 let (key, before) = bans::lift(change.session, id, now).await?;
-                let before = before.as_ref().map(ban_json);
-                let lifting = Change { action: "LiftBan", subject: key.subject(), before, after: None };
+                let Some(before) = before else { return Ok(()) };
+                let (subject, before) = (key.subject(), Some(ban_json(&before)));
+                let lifting = Change { action: "LiftBan", subject, before, after: None };
                 Ok(audit::record(change.session, &change.actor, now, lifting).await?)
             })
         })

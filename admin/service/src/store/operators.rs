@@ -5,11 +5,14 @@ use std::{collections::HashSet, time::Duration};
 use futures_util::future::BoxFuture;
 use petstore_api_key::{KeyDigest, OperatorToken};
 use petstore_clock::UnixMillis;
-use petstore_core::domain::PageSize;
+use petstore_core::{
+    accounts::NewExpiry,
+    domain::{PageSize, Violation},
+};
 use petstore_database::{Session, fault};
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect, QueryTrait,
-    Select, sea_query::Expr,
+    Select, UpdateMany, sea_query::Expr,
 };
 
 use super::{
@@ -26,7 +29,7 @@ use crate::{
 };
 
 impl AdminStore {
-    /// Creates an operator.
+    /// Creates an operator, whose token expires at that time, if ever.
     ///
     /// # Errors
     ///
@@ -36,13 +39,14 @@ impl AdminStore {
         actor: &Actor,
         name: &OperatorName,
         role: Role,
+        expires_at: Option<UnixMillis>,
         now: UnixMillis,
     ) -> Result<(Operator, OperatorToken)> {
         let token = OperatorToken::generate();
         let name = name.clone();
         self.change(actor, now, move |change| {
             Box::pin(async move {
-                let operator = insert(&change, &name, role, &token).await?;
+                let operator = insert(&change, &name, role, &token, expires_at).await?;
                 Ok((operator, token))
             })
         })
@@ -67,7 +71,7 @@ impl AdminStore {
                     if !operator::Entity::find().limit(1).all(change.session).await?.is_empty() {
                         return Ok(None);
                     }
-                    insert(&change, &name, Role::Admin, &token).await.map(Some)
+                    insert(&change, &name, Role::Admin, &token, None).await.map(Some)
                 })
             })
             .await
@@ -135,11 +139,13 @@ impl AdminStore {
     ///
     /// # Errors
     ///
-    /// [`AdminError::OperatorNotFound`], or the store's error.
+    /// [`AdminError::OperatorNotFound`], [`PetStoreError::Invalid`] if the old token expires and no expiry is
+    /// given, or the store's error.
     pub async fn rotate_operator(
         &self,
         actor: &Actor,
         name: &OperatorName,
+        expiry: NewExpiry,
         now: UnixMillis,
     ) -> Result<(Operator, OperatorToken)> {
         let token = OperatorToken::generate();
@@ -147,7 +153,16 @@ impl AdminStore {
         self.change(actor, now, move |change| {
             Box::pin(async move {
                 let before = find(change.session, &name).await?;
+                let expires_at = match expiry {
+                    NewExpiry::SameLifetime if before.expires_at.is_some() => {
+                        let rule = "is required, or never, because the old token expires";
+                        return Err(Violation::new("ttl", rule).into());
+                    }
+                    NewExpiry::SameLifetime | NewExpiry::Never => None,
+                    NewExpiry::At(at) => Some(at),
+                };
                 operator::Entity::update_many()
+                    .col_expr(Column::ExpiresAt, Expr::value(expires_at.map(UnixMillis::as_i64)))
                     .col_expr(Column::Digest, Expr::value(token.digest().0.to_vec()))
                     .col_expr(Column::LastFour, Expr::value(token.last_four()))
                     .col_expr(Column::RevokedAt, Expr::value(None::<i64>))
@@ -164,7 +179,7 @@ impl AdminStore {
                     .exec(change.session)
                     .await?;
                 let last_four = Some(token.last_four().to_owned());
-                let after = Operator { last_four, revoked_at: None, ..before.clone() };
+                let after = Operator { last_four, revoked_at: None, expires_at, ..before.clone() };
                 change.record("RotateOperator", Some(&before), &after).await?;
                 Ok((after, token))
             })
@@ -174,8 +189,7 @@ impl AdminStore {
 
     /// Returns the digests of all tokens that may be valid at `now`, those of sessions included.
     pub(crate) async fn valid_operator_digests(&self, now: UnixMillis) -> Result<HashSet<KeyDigest>> {
-        let tokens =
-            operator::Entity::find().select_only().column(Column::Digest).filter(Column::RevokedAt.is_null());
+        let tokens = operator::Entity::find().select_only().column(Column::Digest).filter(is_valid(now));
         let sessions = operator_session::Entity::find()
             .select_only()
             .column(operator_session::Column::Digest)
@@ -211,32 +225,46 @@ impl AdminStore {
             return Ok(None);
         };
         let (id, operator) = (row.id, Operator::try_from(row)?);
+        if token.is_session() {
+            self.extend_session(token.digest(), now).await?;
+        }
         // The time of the last use is stored to the minute.
         if operator.last_used_at.is_none_or(|used| used.plus(Duration::from_mins(1)) <= now) {
             let used = operator::Entity::update_many()
                 .col_expr(Column::LastUsedAt, Expr::value(now.as_i64()))
                 .filter(Column::Id.eq(id));
-            let noted = self.database.transaction(move |transaction| {
-                Box::pin(async move { Ok::<_, AdminError>(used.exec(transaction).await.map(drop)?) })
-            });
-            if let Err(error) = noted.await {
-                // The next call tries again.
-                tracing::debug!("the use of an operator token was not recorded: {error}");
-            }
+            self.note_use(used).await;
         }
         Ok(Some(operator))
     }
+
+    /// Records the use of a token. If that fails, the next call tries again.
+    pub(super) async fn note_use<E: EntityTrait>(&self, used: UpdateMany<E>) {
+        let noted = self.database.transaction(move |transaction| {
+            Box::pin(async move { Ok::<_, AdminError>(used.exec(transaction).await.map(drop)?) })
+        });
+        if let Err(error) = noted.await {
+            tracing::debug!("the use of an operator token was not recorded: {error}");
+        }
+    }
 }
 
-/// Selects the operator whose token, or session's token, this is, unless the operator is revoked or the
-/// session has expired.
+/// Returns the condition that an operator's token is neither revoked nor expired.
+pub(super) fn is_valid(now: UnixMillis) -> Condition {
+    let is_unexpired =
+        Condition::any().add(Column::ExpiresAt.is_null()).add(Column::ExpiresAt.gt(now.as_i64()));
+    Condition::all().add(Column::RevokedAt.is_null()).add(is_unexpired)
+}
+
+/// Selects the operator whose token, or session's token, this is, unless the operator's token is no longer
+/// valid or the session has expired.
 pub(super) fn with_token(token: &OperatorToken, now: UnixMillis) -> Select<operator::Entity> {
     let is_it = if token.is_session() {
         has_session(token.digest(), now)
     } else {
         Condition::all().add(Column::Digest.eq(token.digest().0.to_vec()))
     };
-    operator::Entity::find().filter(is_it).filter(Column::RevokedAt.is_null())
+    operator::Entity::find().filter(is_it).filter(is_valid(now))
 }
 
 async fn find(transaction: &Session, name: &OperatorName) -> Result<Operator> {
@@ -250,7 +278,7 @@ async fn find(transaction: &Session, name: &OperatorName) -> Result<Operator> {
 async fn refuse_lockout(change: &ActorChange<'_>, operator: &Operator) -> Result<()> {
     let admins = operator::Entity::find()
         .filter(Column::Role.eq(Role::Admin.name()))
-        .filter(Column::RevokedAt.is_null())
+        .filter(is_valid(change.now))
         .order_by_asc(Column::Id)
         .lock_exclusive();
     let admins = admins.all(change.session).await?;
@@ -272,6 +300,7 @@ async fn insert(
     name: &OperatorName,
     role: Role,
     token: &OperatorToken,
+    expires_at: Option<UnixMillis>,
 ) -> Result<Operator> {
     let row = operator::ActiveModel {
         name: Set(name.to_string()),
@@ -281,6 +310,7 @@ async fn insert(
         created_at: Set(change.now.as_i64()),
         revoked_at: Set(None),
         last_used_at: Set(None),
+        expires_at: Set(expires_at.map(UnixMillis::as_i64)),
         ..Default::default()
     };
     let operator: Operator = match operator::Entity::insert(row).exec_with_returning(change.session).await {

@@ -19,7 +19,7 @@ const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
 /// Makes the calls of an operator's first sign-in, and of the page of operators after it.
 async fn administer(store: &AdminStore) {
     let name = OperatorName::parse("first").unwrap();
-    let (_, token) = store.create_operator(&Actor::LOCAL, &name, Role::Admin, NOW).await.unwrap();
+    let (_, token) = store.create_operator(&Actor::LOCAL, &name, Role::Admin, None, NOW).await.unwrap();
     store.authenticate_operator(&token, NOW).await.unwrap().unwrap();
     let actor = Actor { operator: name, ..Actor::LOCAL };
     let session = store.open_session(&actor, &token, NOW).await.unwrap();

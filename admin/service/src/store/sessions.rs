@@ -5,6 +5,7 @@ use std::time::Duration;
 use petstore_api_key::{KeyDigest, OperatorToken};
 use petstore_clock::UnixMillis;
 use petstore_database::Session;
+use petstore_proto::admin::v1 as pb;
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
     QueryTrait, sea_query::Expr,
@@ -16,10 +17,12 @@ use super::{
     entity::{
         operator,
         operator_session::{self, Column},
+        stored_moment,
     },
+    operators::is_valid,
 };
 use crate::{
-    domain::{Actor, Change, Operator, Subject},
+    domain::{Actor, Change, Operator, OperatorName, Subject},
     error::{AdminError, Result},
 };
 
@@ -45,14 +48,16 @@ impl AdminStore {
                     let [of_operator, of_session] = digests;
                     let find = operator::Entity::find()
                         .filter(operator::Column::Digest.eq(of_operator))
-                        .filter(operator::Column::RevokedAt.is_null());
+                        .filter(is_valid(now));
                     let row = find.all(transaction).await?.pop();
                     let operator_id = row.ok_or(AdminError::InvalidOperatorToken)?.id;
                     let expires_at = now.plus(Operator::SESSION_TTL);
                     let session = operator_session::ActiveModel {
                         digest: Set(of_session),
                         operator_id: Set(operator_id),
-                        expires_at: Set(expires_at.as_i64()),
+                        expires_at: Set(now.plus(Operator::SESSION_IDLE).as_i64()),
+                        opened_at: Set(Some(now.as_i64())),
+                        client_address: Set(actor.client_address.map(|address| address.to_string())),
                     };
                     operator_session::Entity::insert(session).exec_without_returning(transaction).await?;
                     remove_old(transaction, operator_id, now).await?;
@@ -63,6 +68,83 @@ impl AdminStore {
             })
             .await?;
         Ok(session)
+    }
+
+    /// Extends a session that is used, at most once a minute. One that a core of 1.1 opened is not extended.
+    pub(super) async fn extend_session(&self, digest: KeyDigest, now: UnixMillis) -> Result<()> {
+        let row = self.database.all(operator_session::Entity::find().filter(is_session(digest))).await?.pop();
+        let Some((row, opened_at)) = row.and_then(|row| row.opened_at.map(|at| (row, stored_moment(at))))
+        else {
+            return Ok(());
+        };
+        let last = opened_at.plus(Operator::SESSION_TTL);
+        let expires_at = now.plus(Operator::SESSION_IDLE).min(last);
+        if expires_at.since(stored_moment(row.expires_at)) >= Duration::from_mins(1) {
+            let extended = operator_session::Entity::update_many()
+                .col_expr(Column::ExpiresAt, Expr::value(expires_at.as_i64()))
+                .filter(is_session(digest));
+            self.note_use(extended).await;
+        }
+        Ok(())
+    }
+
+    /// Returns the open sessions with the names of their operators, those that expire last first.
+    pub(crate) async fn list_sessions(&self, now: UnixMillis) -> Result<Vec<pb::Session>> {
+        let find = operator_session::Entity::find()
+            .filter(Column::ExpiresAt.gt(now.as_i64()))
+            .order_by_desc(Column::ExpiresAt)
+            .limit(1_000);
+        let operators = self.database.all(operator::Entity::find().filter(is_valid(now))).await?;
+        let name = |id| operators.iter().find(|operator| operator.id == id).map(|it| it.name.clone());
+        let session = |row: operator_session::Model| {
+            Some(pb::Session {
+                id: KeyDigest(row.digest.try_into().ok()?).to_hex(),
+                operator: name(row.operator_id)?,
+                create_time: row.opened_at.map(|at| stored_moment(at).to_timestamp()),
+                expire_time: Some(stored_moment(row.expires_at).to_timestamp()),
+                client_address: row.client_address.unwrap_or_default(),
+            })
+        };
+        Ok(self.database.all(find).await?.into_iter().filter_map(session).collect())
+    }
+
+    /// Ends the session with this digest, whosever it is, if it is still open.
+    pub(crate) async fn revoke_session(
+        &self,
+        actor: &Actor,
+        digest: KeyDigest,
+        now: UnixMillis,
+    ) -> Result<()> {
+        self.change(actor, now, move |change| {
+            Box::pin(async move {
+                let whose = has_session(digest, now);
+                let operator = operator::Entity::find().filter(whose).all(change.session).await?.pop();
+                let end = operator_session::Entity::delete_many().filter(is_session(digest));
+                end.exec(change.session).await?;
+                let Some(operator) = operator else { return Ok(()) };
+                let subject = Subject::Operator(OperatorName::stored(operator.name));
+                let change_of = Change { action: "RevokeSession", subject, before: None, after: None };
+                Ok(audit::record(change.session, &change.actor, now, change_of).await?)
+            })
+        })
+        .await
+    }
+
+    /// Records that the actor changes the log filter of a process.
+    pub(crate) async fn record_log_level(
+        &self,
+        actor: &Actor,
+        [before, after]: [String; 2],
+        now: UnixMillis,
+    ) -> Result<()> {
+        self.change(actor, now, move |change| {
+            Box::pin(async move {
+                let [before, after] = [before, after].map(|filter| Some(json!({ "logFilter": filter })));
+                let change_of = Change { action: "SetLogLevel", subject: Subject::Service, before, after };
+                Ok(audit::record(change.session, &change.actor, now, change_of).await?)
+            })
+        })
+        .await
     }
 
     /// Ends the actor's session whose token has this digest, if it is still open.
@@ -92,7 +174,7 @@ pub(super) fn has_session(digest: KeyDigest, now: UnixMillis) -> Condition {
     Condition::all().add(operator::Column::Id.in_subquery(session.into_query()))
 }
 
-/// Records that a session began or ended, unless the actor has a recent event of that action.
+/// Records that a session began or ended.
 async fn record(
     transaction: &Session,
     actor: &Actor,
@@ -100,11 +182,6 @@ async fn record(
     after: Option<Value>,
     now: UnixMillis,
 ) -> Result<(), DbErr> {
-    // An operator's sign-ins from one address leave one event a minute, so that they cannot flood the audit
-    // log.
-    if audit::has_since(transaction, actor, action, now.minus(Duration::from_mins(1))).await? {
-        return Ok(());
-    }
     let change = Change { action, subject: Subject::Operator(actor.operator.clone()), before: None, after };
     audit::record(transaction, actor, now, change).await
 }

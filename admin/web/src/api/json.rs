@@ -6,7 +6,7 @@ use petstore_gateway::strict_members;
 use prost_reflect::{DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, ReflectMessage, Value};
 use serde_json::{Map, Value as Json, json};
 
-use super::error::AdminError;
+use super::{error::AdminError, method::is_output_only};
 
 const TIMESTAMP: &str = "google.protobuf.Timestamp";
 const DURATION: &str = "google.protobuf.Duration";
@@ -32,10 +32,10 @@ pub(super) fn set_members(
         let path = format!("{within}{name}");
         match fields.iter().find(|field| field.json_name() == name) {
             None => faults.push(format!("{path} is not a field of this object")),
-            Some(_) if value.is_null() => {} // as if it were omitted
-            // In a request without it, the field would select everything.
-            Some(field) if field.name() == "account" && value == "" => {
-                faults.push(format!("{path} must not be empty"));
+            Some(field) if value.is_null() && is_output_only(field) => {} // it is ignored
+            // A request without the field may allow or select more. Whoever sends it wants less.
+            Some(field) if is_empty(field, value) => {
+                faults.push(format!("{path} must not be null or empty: leave it out"));
             }
             Some(field) if is_taken(message, field) => {
                 faults.push(format!("{path} cannot be combined with another field that says the same"));
@@ -56,6 +56,27 @@ pub(super) fn set_members(
         }
     }
     faults
+}
+
+/// Returns `true` if the value says nothing. Only a text may be empty, unless it selects an account.
+fn is_empty(field: &FieldDescriptor, value: &Json) -> bool {
+    match value {
+        Json::Null => true,
+        Json::Array(items) => items.is_empty(),
+        Json::Object(members) => members.is_empty(),
+        value => field.name() == "account" && value == "",
+    }
+}
+
+/// Returns the request of a command without the options that were not given, which are null or empty lists.
+pub(super) fn given(request: &Map<String, Json>) -> Vec<(String, Json)> {
+    let is_given = |value: &Json| !value.is_null() && value.as_array().is_none_or(|items| !items.is_empty());
+    let given_in = |value: &Json| match value {
+        Json::Object(members) => given(members).into_iter().collect(),
+        other => other.clone(),
+    };
+    let members = request.iter().filter(|(_, value)| is_given(value));
+    members.map(|(name, value)| (name.clone(), given_in(value))).collect()
 }
 
 /// Returns the value of a repeated field, or `None` and a fault for each item that is not of its kind.
@@ -231,7 +252,7 @@ pub(super) fn words(words: &EnumDescriptor) -> Vec<String> {
 }
 
 /// Returns the word of a number: `PLAN_FREE` of `Plan` is `free`.
-fn word(words: &EnumDescriptor, number: i32) -> Option<String> {
+pub(super) fn word(words: &EnumDescriptor, number: i32) -> Option<String> {
     let value = words.get_value(number).filter(|_| number != 0)?;
     let prefix = snake_case(words.name()).to_ascii_uppercase() + "_";
     Some(value.name().strip_prefix(&prefix).unwrap_or(value.name()).to_ascii_lowercase())

@@ -7,7 +7,7 @@ use axum::{
     extract::{Request, State},
     response::Response,
 };
-use http::{Method, StatusCode};
+use http::StatusCode;
 use petstore_gateway::ApiError;
 use petstore_proto::admin::v1::{Account, AdminErrorReason, GetAccountResponse, GetKeyResponse, Limits};
 use petstore_rate_limit::Quota;
@@ -36,8 +36,7 @@ pub(super) async fn get(
         let account = path.iter().find(|(name, _)| *name == "account").map(|(_, value)| value);
         let query = request.uri().query().unwrap_or_default().to_owned();
         // The parameter is the field of the method that finds the key.
-        let binding =
-            Binding { http_method: Method::GET, path: PATH.to_owned(), body: None, response_body: None };
+        let binding = Binding::get(PATH);
         let body = body_of(request, &binding).await?;
         let key = binding.message(&method("GetKey")?, &[], &query, &body)?;
         status(&state, account.unwrap_or_default(), key, &credentials, &mut record).await
@@ -76,6 +75,26 @@ async fn status(
         state.gateway.account_limits(account_id, quota).await
     };
     Ok(Json::Object(status?).to_string())
+}
+
+/// Adds the windows of the account that an explanation of refusals is about, and the state of its key. Without
+/// a limiter they are left out.
+pub(super) async fn add(state: &AdminState, explanation: &mut Json) {
+    let limits = &explanation["account"]["limits"];
+    let limit = |name: &str| limits[name].as_u64();
+    let quota = limit("perMinute").zip(limit("perDay"));
+    let Some((id, (per_minute, per_day))) = explanation["account"]["id"].as_i64().zip(quota) else { return };
+    let of_key = match explanation["key"]["id"].as_str() {
+        Some(key_id) => state.gateway.key_limits(key_id).await.ok(),
+        None => None,
+    };
+    let limits = match of_key {
+        Some(limits) => Ok(limits),
+        None => state.gateway.account_limits(id, Quota { per_minute, per_day }).await,
+    };
+    if let Ok(limits) = limits {
+        explanation["limits"] = limits.into();
+    }
 }
 
 fn method(name: &str) -> Result<AdminMethod, ApiError> {

@@ -38,6 +38,8 @@ pub(super) struct Binding {
     pub(super) body: Option<String>,
     /// Field of the answer that is the body; `None` if all of the answer is.
     pub(super) response_body: Option<String>,
+    /// Fields that are no parameters.
+    pub(super) without: &'static [&'static str],
 }
 
 fn service() -> Option<ServiceDescriptor> {
@@ -81,17 +83,17 @@ impl AdminMethod {
         self.0.output()
     }
 
-    /// Returns the request that a JSON object describes, with all its fields as members.
+    /// Returns the request that a JSON object describes, with all its fields as members. Those that are null
+    /// or empty lists are options that were not given.
     ///
     /// # Errors
     ///
     /// If the object is not such a request. The text names the fault in one line.
     pub(super) fn read(&self, request: &serde_json::Value) -> Result<DynamicMessage, String> {
         let members = request.as_object().ok_or("the request must be an object")?;
-        let members: Vec<_> = members.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
         let mut message = self.request();
         let fields: Vec<_> = self.0.input().fields().collect();
-        let faults = json::set_members(&mut message, &fields, &members, "");
+        let faults = json::set_members(&mut message, &fields, &json::given(members), "");
         if faults.is_empty() { Ok(message) } else { Err(faults.join("; ")) }
     }
 
@@ -116,13 +118,22 @@ impl AdminMethod {
     }
 }
 
-/// Returns `true` if requests must have the field (`google.api.field_behavior`, AIP-203).
+/// Returns `true` if requests must have the field.
 pub(super) fn is_required(field: &FieldDescriptor) -> bool {
-    const REQUIRED: i32 = 2;
+    has_behavior(field, 2)
+}
+
+/// Returns `true` if requests may have the field, and it is ignored in them.
+pub(super) fn is_output_only(field: &FieldDescriptor) -> bool {
+    has_behavior(field, 3)
+}
+
+/// Returns `true` if the field has the `google.api.field_behavior` of this number (AIP-203).
+fn has_behavior(field: &FieldDescriptor, number: i32) -> bool {
     let Some(extension) = POOL.get_extension_by_name("google.api.field_behavior") else { return false };
     let options = field.options();
     let behaviors = options.get_extension(&extension);
-    behaviors.as_list().is_some_and(|behaviors| behaviors.contains(&Value::EnumNumber(REQUIRED)))
+    behaviors.as_list().is_some_and(|behaviors| behaviors.contains(&Value::EnumNumber(number)))
 }
 
 impl Binding {
@@ -142,7 +153,14 @@ impl Binding {
             if segment.starts_with('{') { error::json_name(segment) } else { segment.to_owned() }
         };
         let path = path.split('/').map(segment).collect::<Vec<_>>().join("/");
-        Some(Self { http_method, path, body: text("body"), response_body: text("response_body") })
+        let (body, response_body) = (text("body"), text("response_body"));
+        Some(Self { http_method, body, response_body, ..Self::get(&path) })
+    }
+
+    /// Returns the binding of a GET whose answer is the whole message.
+    pub(super) fn get(path: &str) -> Self {
+        let (http_method, path) = (Method::GET, path.to_owned());
+        Self { http_method, path, body: None, response_body: None, without: &[] }
     }
 
     /// Returns `true` if the field is in the path.
@@ -166,7 +184,8 @@ impl Binding {
     pub(super) fn query_fields(&self, input: &MessageDescriptor) -> Vec<FieldDescriptor> {
         let body = self.body.as_deref();
         let in_query = |field: &FieldDescriptor| {
-            body != Some("*") && body != Some(field.name()) && !self.is_in_path(field)
+            let is_elsewhere = body == Some("*") || body == Some(field.name()) || self.is_in_path(field);
+            !is_elsewhere && !self.without.contains(&field.name())
         };
         input.fields().filter(in_query).collect()
     }

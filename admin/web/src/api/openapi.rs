@@ -4,12 +4,12 @@ use std::collections::{BTreeSet, HashMap};
 
 use http::Method;
 use petstore_gateway::openapi::{self, reference};
-use prost_reflect::{FieldDescriptor, FileDescriptor, Kind, MessageDescriptor};
+use prost_reflect::{EnumValueDescriptor, FieldDescriptor, FileDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value, json};
 
 use super::{
     json as message_json,
-    method::{self, AdminMethod, Binding, is_required},
+    method::{self, AdminMethod, Binding, is_output_only, is_required},
 };
 
 /// Returns the whole document, OpenAPI 3.1: `openapi.json` with the operations and schemas of the service.
@@ -29,6 +29,7 @@ pub(crate) fn document() -> Value {
     document["tags"] = tags.into_iter().map(|name| json!({ "name": name })).collect();
     let mut schemas = components.schemas();
     schemas.extend(shared_schemas());
+    schemas["ExplainRefusalResponse"]["properties"]["limits"] = reference("schemas", "LimitStatus");
     document["paths"] = paths.into();
     document["components"]["schemas"] = schemas.into();
     document
@@ -67,7 +68,8 @@ impl Components {
             operation["parameters"] = json!(parameters);
         }
         if binding.body.is_some() {
-            let fields = binding.body_fields(&input);
+            let mut fields = binding.body_fields(&input);
+            fields.retain(|field| !is_output_only(field));
             let mut body = self.object("", &fields);
             operation["requestBody"] = json!({});
             // A change names the fields that it changes.
@@ -183,9 +185,31 @@ impl Components {
     }
 }
 
+/// Returns the comments of a file by the paths of their elements. They name fields and values as JSON does.
 fn comments(file: &FileDescriptor) -> HashMap<Vec<i32>, String> {
     let info = file.file_descriptor_proto().source_code_info.clone().unwrap_or_default();
-    let words = |comment: &str| comment.split_whitespace().collect::<Vec<_>>().join(" ");
+    let fields = file.messages().flat_map(|message| message.fields().collect::<Vec<_>>());
+    let mut names: HashMap<_, _> =
+        fields.map(|field| (field.name().to_owned(), field.json_name().to_owned())).collect();
+    for words in file.enums() {
+        let word = |value: EnumValueDescriptor| {
+            Some((value.name().to_owned(), format!("`{}`", message_json::word(&words, value.number())?)))
+        };
+        names.extend(words.values().filter_map(word));
+    }
+    let in_json = |part: &str| {
+        let name = part.trim_end_matches(|end: char| !end.is_ascii_alphanumeric());
+        names
+            .get(name)
+            .filter(|_| name.contains('_'))
+            .map_or(part.to_owned(), |json| part.replacen(name, json, 1))
+    };
+    let words = |comment: &str| {
+        let line = comment.split_whitespace().collect::<Vec<_>>().join(" ");
+        line.split_inclusive(|end: char| !end.is_ascii_alphanumeric() && end != '_')
+            .map(in_json)
+            .collect::<String>()
+    };
     info.location
         .into_iter()
         .map(|location| (location.path, words(location.leading_comments.as_deref().unwrap_or_default())))

@@ -9,7 +9,7 @@ use axum::body::{Body, to_bytes};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use petstore_core_client::CoreTransport;
-use petstore_proto::admin::v1 as admin;
+use petstore_proto::admin::v1::{self as admin, AdminErrorReason};
 use prost::Message;
 use serde_json::{Value, json};
 use tonic::{Code, Status};
@@ -18,6 +18,8 @@ use tower::{BoxError, ServiceExt, service_fn};
 
 use super::*;
 use crate::testing::gateway;
+
+mod empty_values;
 
 /// Calls as the core received them: path, header fields and message.
 type Calls = Arc<Mutex<Vec<(String, HeaderMap, Vec<u8>)>>>;

@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures_util::{StreamExt, stream};
-use http::{Method, StatusCode, header};
+use http::{StatusCode, header};
 use petstore_gateway::ApiError;
 use prost_reflect::{DynamicMessage, Value};
 use serde_json::Value as Json;
@@ -103,8 +103,7 @@ async fn report(state: Arc<AdminState>, request: Request) -> Result<Report, Admi
     let credentials = state.authenticate(request.headers(), request.extensions())?;
     let method = AdminMethod::find("ListAccountUsage").ok_or(ApiError::Internal)?;
     let query = request.uri().query().unwrap_or_default().to_owned();
-    let binding =
-        Binding { http_method: Method::GET, path: PATH.to_owned(), body: None, response_body: None };
+    let binding = Binding { without: &["page_size", "page_token"], ..Binding::get(PATH) };
     let body = body_of(request, &binding).await?;
     let mut message = binding.message(&method, &[], &query, &body)?;
     message.set_field_by_name("page_size", Value::I32(PAGE_SIZE));

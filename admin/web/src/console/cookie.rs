@@ -18,6 +18,9 @@ const HOST_PREFIX: &str = "__Host-";
 /// Maximum number of different sessions that are looked at. A browser has one, or two after a sign-in.
 pub(super) const MAX_SESSIONS: usize = 8;
 
+/// Maximum number of paths for which a planted cookie is removed. The console's own paths have fewer.
+const MAX_PATHS: usize = 16;
+
 /// Cookies of one console, for one browser.
 #[derive(Debug)]
 pub(super) struct SessionCookie {
@@ -63,15 +66,19 @@ impl SessionCookie {
         of_host.into_iter().chain([plain]).collect()
     }
 
-    /// Returns the values of `Set-Cookie` that remove the cookies which a request has: those of this console,
-    /// and one for the whole host if there are several.
-    pub(super) fn clear(&self, headers: &HeaderMap) -> Vec<HeaderValue> {
+    /// Returns the values of `Set-Cookie` that remove the cookies which a request to this path has: those of
+    /// this console, and those of every path above that one if there are several.
+    pub(super) fn clear(&self, headers: &HeaderMap, path: &str) -> Vec<HeaderValue> {
         let host_name = self.host_name();
         let of_host = values(headers, &host_name).next();
         let of_host = of_host.map(|_| field(&host_name, "", "/", Duration::ZERO, true));
         let has_several = values(headers, &self.name).nth(1).is_some();
-        let paths = if has_several { &[PATH, "/"][..] } else { &[PATH] };
-        let plain = paths.iter().map(|path| field(&self.name, "", path, Duration::ZERO, self.is_secure));
+        // A browser keeps cookies of `/a` and of `/a/` apart.
+        let above = path.match_indices('/').flat_map(|(at, _)| [&path[..at], &path[..=at]]).chain([path]);
+        let is_of_cookie = |path: &&str| !path.is_empty() && !path.contains(';') && *path != PATH;
+        let above = above.filter(|path| has_several && is_of_cookie(path));
+        let paths = [PATH].into_iter().chain(above.take(MAX_PATHS));
+        let plain = paths.map(|path| field(&self.name, "", path, Duration::ZERO, self.is_secure));
         of_host.into_iter().chain(plain).collect()
     }
 }

@@ -114,21 +114,25 @@ impl Accounts {
         keys: &[KeyId],
         now: UnixMillis,
     ) -> Result<Vec<(KeyId, Ban)>, PetStoreError> {
+        let in_force = self.ban_notes(keys).await?.into_iter().filter_map(|(key_id, note)| match note {
+            BanNote::Banned(ban) if ban.until > now => Some((key_id, ban)),
+            BanNote::Banned(_) | BanNote::Lifted(_) => None,
+        });
+        Ok(in_force.collect())
+    }
+
+    /// Returns the last ban of each of these keys that has had one, or its lifting.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn ban_notes(&self, keys: &[KeyId]) -> Result<Vec<(KeyId, BanNote)>, PetStoreError> {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
-        let find = ban::Entity::find()
-            .filter(ban::Column::KeyId.is_in(keys.iter().map(KeyId::to_string)))
-            .filter(ban::Column::EndsAt.gt(moment_column(now)));
+        let find = ban::Entity::find().filter(ban::Column::KeyId.is_in(keys.iter().map(KeyId::to_string)));
         let rows = self.database.all(find).await?;
-        let in_force = rows.into_iter().filter_map(|row| {
-            let key_id = row.key_id.parse().ok()?;
-            match row.into() {
-                BanNote::Banned(ban) => Some((key_id, ban)),
-                BanNote::Lifted(_) => None,
-            }
-        });
-        Ok(in_force.collect())
+        Ok(rows.into_iter().filter_map(|row| Some((row.key_id.parse().ok()?, row.into()))).collect())
     }
 }
 
@@ -151,12 +155,12 @@ pub async fn impose(
     key.check_active(now)?; // a ban of another key would be invisible
     let ban = Ban::new(at, at.plus(length), BanOrigin::Operator(reason))?;
     keep(transaction, &id.to_string(), BanNote::Banned(ban.clone())).await?;
-    Ok((key, kept, ban))
+    Ok((key, kept.filter(|kept| kept.until > now), ban))
 }
 
 /// Lifts a key's ban and resets its history, so that the next ban is as short as a first one, in a
 /// transaction. Applies also to bans that were imposed earlier but are not known here yet. Returns the key,
-/// and the ban that was in force.
+/// and the ban that was in force, or that still made the next one longer.
 ///
 /// # Errors
 ///
@@ -168,10 +172,10 @@ pub async fn lift(
 ) -> Result<(ApiKeyRecord, Option<Ban>), PetStoreError> {
     let (key, kept, at) = find_for_change(transaction, id, now).await?;
     keep(transaction, &id.to_string(), BanNote::Lifted(at)).await?;
-    Ok((key, kept))
+    Ok((key, kept.filter(|kept| now < kept.until.plus(KEPT.bans))))
 }
 
-/// Returns a key whose bans an operator changes, its ban in force, and the time of the change, regardless of
+/// Returns a key whose bans an operator changes, its last ban unless it was lifted, and the time of the change, regardless of
 /// the stored note. This is `now`, or the time at which the stored ban was imposed if that is later because
 /// of clock skew: the newer note holds.
 async fn find_for_change(
@@ -185,7 +189,7 @@ async fn find_for_change(
     Ok(match kept.map(BanNote::from) {
         Some(BanNote::Banned(ban)) => {
             let at = now.max(ban.from);
-            (key, Some(ban).filter(|ban| ban.until > now), at)
+            (key, Some(ban), at)
         }
         Some(BanNote::Lifted(_)) | None => (key, None, now),
     })

@@ -6,7 +6,10 @@ use std::time::Duration;
 use petstore_api_key::{ApiKey, Environment, KeyDigest};
 use petstore_clock::UnixMillis;
 use petstore_database::Session;
-use petstore_domain::{PetStoreError, Violation, columns::moment_column};
+use petstore_domain::{
+    PetStoreError, Violation,
+    columns::{moment_column, stored_moment},
+};
 use sea_orm::{
     ActiveValue::Set,
     ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select, Value,
@@ -212,6 +215,13 @@ pub async fn replace(
     expires_at: Option<UnixMillis>,
     now: UnixMillis,
 ) -> Result<(IssuedKey, ApiKeyRecord), PetStoreError> {
+    // A rotation that began later may have ended first, and given the old key its end.
+    let earlier = api_key::Entity::find()
+        .filter(api_key::Column::Replaces.eq(old.id.to_string()))
+        .order_by_desc(api_key::Column::CreatedAt)
+        .limit(1);
+    let earlier = earlier.all(transaction).await?.pop().map(|row| stored_moment(row.created_at));
+    let now = earlier.map_or(now, |earlier| earlier.max(now));
     old.check_active(now)?;
     check_expiry(expires_at, now)?;
     touch(transaction, old.account_id.0, now).await?;

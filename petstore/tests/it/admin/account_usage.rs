@@ -119,7 +119,15 @@ async fn pages_file_and_command_are_the_same_report_and_add_up_to_that_of_each_a
     }
 
     // What cannot be a report is refused before the file begins.
-    for query in ["interval=minute", "nearLimit=true&interval=day", "startTime=x", "interva=day"] {
+    for query in [
+        "interval=minute",
+        "nearLimit=true&interval=day",
+        "startTime=x",
+        "interva=day",
+        "pageSize=5",
+        "page%53ize=5",
+        "pageToken=x",
+    ] {
         let path = format!("/admin/v1/account-usage.csv?{query}");
         operator.get(&path).await.assert_error_body(400, "INVALID_PARAMETER");
     }

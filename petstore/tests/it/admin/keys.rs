@@ -122,7 +122,7 @@ async fn a_rotation_is_followed_from_either_key() {
     .await;
     assert_eq!(seen.code, Some(4), "{seen:?}");
     assert!(
-        seen.stdout.starts_with("new key first used 20") && seen.stdout.contains("not yet safe"),
+        seen.stdout.starts_with("new key first used between 20") && seen.stdout.contains("not yet safe"),
         "{seen:?}"
     );
     let of_old = installation.run(&["key", "handover", &id, "--output", "json"]).await;

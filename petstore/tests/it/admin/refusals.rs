@@ -58,11 +58,13 @@ async fn a_request_over_the_limit_is_explained_by_limit_window_and_remedy() {
             "lastRequestId": id,
             "lastRefusalTime": "2026-11-20T10:00:10Z",
             "sentence": format!(
-                "Account {account} used up its 60 requests a minute from 2026-11-20T10:00:00Z until \
+                "Account {account}: used up its 60 requests a minute from 2026-11-20T10:00:00Z until \
                  2026-11-20T10:01:00Z; request {id} was refused at 2026-11-20T10:00:10Z."
             ),
-            "remedy": "Raise the account's plan, which takes effect at once, or have its users spread their \
-                       requests and wait for Retry-After after a 429.",
+            "remedy": "A larger plan takes effect at once. Otherwise have its users spread their requests, and \
+                       wait for Retry-After after a 429.",
+            "firstRefusalTime": "2026-11-20T10:00:10Z",
+            "reason": "",
         })
     );
     let path = format!("/admin/v1/refusals?account={account}&requestId=some-other-request");
@@ -70,11 +72,61 @@ async fn a_request_over_the_limit_is_explained_by_limit_window_and_remedy() {
     let note = unknown["note"].as_str().unwrap();
     assert!(
         note.starts_with(&format!(
-            "No record found for request some-other-request of account {account}. Only a sample"
+            "No refusal of request some-other-request of account {account} is stored. Gateways report a sample"
         )) && note.contains(&format!("Account {account} is not suspended"))
             && note.ends_with("Search the log of the gateways for request_id=some-other-request."),
         "{note}"
     );
+}
+
+/// Tests what the admin API says of an account in each state, at once: before a gateway has reported anything.
+#[tokio::test]
+async fn in_every_state_the_answer_has_the_facts_and_claims_nothing_else() {
+    let shop = TestShop::open_at("2026-11-20T10:00:00Z").await;
+    let viewer = viewer(&shop).await;
+    let facts = async |account: &AccountName| {
+        let path = format!("/admin/v1/refusals?account={account}");
+        let facts = viewer.get(&path).await.assert_status(200).json();
+        assert_eq!(facts["account"]["name"], account.as_str(), "{facts}");
+        assert!(!facts.to_string().contains("being reject"), "{facts}");
+        facts
+    };
+    let in_force = |facts: &Value| {
+        let all = facts["explanations"].as_array().unwrap().iter();
+        all.filter(|it| it["inForce"] == true).map(|it| it["code"].clone()).collect::<Vec<_>>()
+    };
+    let account = shop.account_on(Plan::Free).await;
+    let client = shop.client_of(&account).await;
+    let idle = facts(&account).await;
+    assert_eq!((&idle["explanations"], &idle["limits"]["minute"]["used"]), (&json!([]), &json!(0)));
+    let note = idle["note"].as_str().unwrap();
+    assert!(note.contains("is not suspended; 1 of 1 keys that were looked at are neither revoked"), "{note}");
+
+    // Every request is refused from now on: the windows say so before a refusal is stored.
+    client.sends(60, "/v1/pets").await;
+    client.get("/v1/pets").await.assert_error(429, "RATE_LIMITED");
+    let used_up = facts(&account).await;
+    assert_eq!(used_up["limits"]["minute"]["remaining"], 0, "{used_up}");
+    assert_eq!(used_up["limits"]["minute"]["resetsAt"], "2026-11-20T10:01:00Z", "{used_up}");
+
+    let daily = shop.client_with(60, 2).await;
+    daily.sends(3, "/v1/pets").await;
+    let named = viewer.get("/admin/v1/accounts?plan=enterprise").await.json()["accounts"][0]["name"].clone();
+    let of_day = facts(&AccountName::parse(named.as_str().unwrap()).unwrap()).await;
+    assert_eq!(of_day["limits"]["day"]["remaining"], 0, "{of_day}");
+
+    shop.advance(Duration::from_mins(1));
+    let (banned, revoked) = (shop.client_of(&account).await, shop.client_of(&account).await);
+    shop.ban(&banned, Duration::from_hours(1)).await;
+    assert_eq!(in_force(&facts(&account).await), ["API_KEY_BANNED"]);
+    shop.advance(Duration::from_hours(1));
+    assert_eq!(in_force(&facts(&account).await), [json!(null); 0], "a ban that is over");
+    shop.revoke(&revoked).await;
+    assert_eq!(in_force(&facts(&account).await), ["API_KEY_REVOKED"]);
+    shop.suspend(&account, "open invoice").await;
+    let suspended = facts(&account).await;
+    assert_eq!(in_force(&suspended), ["ACCOUNT_SUSPENDED", "API_KEY_REVOKED"]);
+    assert_eq!(suspended["explanations"][0]["reason"], "open invoice");
 }
 
 #[tokio::test]

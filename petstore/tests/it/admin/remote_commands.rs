@@ -131,7 +131,10 @@ async fn a_command_prints_the_json_that_the_admin_api_answers() {
         (&["audit", "--limit", "3"], "audit-events?pageSize=3"),
     ] {
         let printed = machines.json(args).await;
-        let answered = api.get(&format!("/admin/v1/{path}")).await.assert_status(200).json();
+        let mut answered = api.get(&format!("/admin/v1/{path}")).await.assert_status(200).json();
+        if args[0] == "explain" {
+            answered.as_object_mut().unwrap().remove("limits").expect("which only a gateway knows");
+        }
         assert_eq!(printed, answered, "{args:?}");
     }
 }
@@ -215,7 +218,8 @@ async fn an_invalid_or_readable_token_file_is_refused_and_not_repeated() {
 async fn explain_exits_with_3_and_names_the_log_if_no_refusal_is_stored() {
     let machines = TwoMachines::start().await;
     let exit = machines.run(&["explain", "a-request"]).await;
-    let answered = ("No record found for request a-request. Only a sample ", "request_id=a-request.\n");
+    let answered =
+        ("No refusal of request a-request is stored. Gateways report a sample ", "request_id=a-request.\n");
     assert!(exit.stdout.starts_with(answered.0) && exit.stdout.ends_with(answered.1), "{exit:?}");
     assert_eq!(
         (exit.code, exit.stderr.as_str()),
@@ -264,11 +268,15 @@ async fn remote_commands_explain_refusals_and_show_the_load() {
     );
     let text = machines.run(&["explain", id]).await.stdout;
     let lines: Vec<_> = text.lines().collect();
-    assert!(lines[0].starts_with(&format!("Account {ACCOUNT} has been suspended since ")), "{text}");
-    assert!(lines[0].contains(&format!(" (open invoice); request {id} was refused at ")), "{text}");
-    assert_eq!(lines[1..], ["  Resume the account; its keys work again within 5 seconds."], "{text}");
+    assert!(lines[0].starts_with(&format!("Account {ACCOUNT}: suspended (open invoice) since ")), "{text}");
+    assert!(lines[0].contains(&format!("; request {id} was refused at ")), "{text}");
+    let remedy = "  An account that is suspended can be resumed; its keys work again within 5 seconds.";
+    assert_eq!(lines[1..], [remedy], "{text}");
     let of_account = machines.run(&["explain", "--account", ACCOUNT]).await.stdout;
-    assert!(of_account.starts_with(&format!("Account {ACCOUNT} has been suspended since ")), "{of_account}");
+    assert!(
+        of_account.starts_with(&format!("Account {ACCOUNT}: suspended (open invoice) since ")),
+        "{of_account}"
+    );
 
     let overview = machines.json(&["overview", "--minutes", "5"]).await;
     assert_eq!(overview["minutes"].as_array().map(Vec::len), Some(5), "{overview}");

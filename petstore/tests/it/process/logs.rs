@@ -202,6 +202,25 @@ async fn the_log_level_can_be_changed_while_the_service_runs() {
     }
     assert_eq!(server.admin().get("/log-level").await.text(), "info,petstore_core=debug");
     assert!(!server.stderr().contains("not-logged"), "{}", server.stderr());
+
+    // Even a log that is off, or goes on again, has the line of its change; the audit log has every change.
+    set("off").await.assert_status(204);
+    eventually(LINE_TIMEOUT, async || {
+        let log = server.stderr();
+        if log.contains(r#""filter":"off""#) { Ok(()) } else { Err(log) }
+    })
+    .await;
+    set("warn").await.assert_status(204);
+    eventually(LINE_TIMEOUT, async || {
+        let log = server.stderr();
+        if log.contains(r#""filter":"warn""#) { Ok(()) } else { Err(log) }
+    })
+    .await;
+    let events = admin.get("/admin/v1/audit-events?operator=first").await.assert_status(200).json();
+    let events = events["events"].as_array().unwrap().iter().filter(|event| event["action"] == "SetLogLevel");
+    let filters: Vec<_> = events.map(|event| event["afterJson"].as_str().unwrap().to_owned()).collect();
+    let set = ["warn", "off", "info,petstore_core=debug"].map(|it| json!({ "logFilter": it }).to_string());
+    assert_eq!(filters, set);
 }
 
 #[tokio::test]

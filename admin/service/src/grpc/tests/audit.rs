@@ -1,5 +1,7 @@
 //! Audit events: they are listed, filtered and never changed.
 
+use prost::Message;
+
 use super::*;
 
 #[tokio::test]
@@ -31,6 +33,22 @@ async fn every_change_leaves_exactly_one_audit_event_and_none_holds_a_secret() {
 }
 
 #[tokio::test]
+async fn every_method_that_changes_something_has_its_event() {
+    let shop = Shop::open().await;
+    let (mut changes, _) = change_everything(&mut local(&shop)).await;
+    changes.extend(["CreateSession", "EndSession", "RevokeSession", "RecordLogLevel"]); // see their own tests
+    changes.sort_unstable();
+    let contracts = prost_types::FileDescriptorSet::decode(petstore_proto::FILE_DESCRIPTOR_SET).unwrap();
+    let services = contracts.file.into_iter().flat_map(|file| file.service);
+    let service = services.into_iter().find(|service| service.name() == "AdminService").unwrap();
+    let reads = |name: &str| ["Get", "List", "Find", "Explain"].iter().any(|verb| name.starts_with(verb));
+    let mut methods: Vec<_> = service.method.iter().map(prost_types::MethodDescriptorProto::name).collect();
+    methods.retain(|name| !reads(name));
+    methods.sort_unstable();
+    assert_eq!(changes, methods);
+}
+
+#[tokio::test]
 async fn failed_and_empty_changes_leave_no_audit_event() {
     let shop = Shop::open().await;
     let mut admin = local(&shop);
@@ -45,10 +63,60 @@ async fn failed_and_empty_changes_leave_no_audit_event() {
         verdict(&taken),
         refused(Code::AlreadyExists, "ACCOUNT_EXISTS", "there is already an account acme-2")
     );
+    admin.lift_ban(pb::LiftBanRequest { key_id: key_id.clone() }).await.unwrap();
     let rotation = pb::RotateKeyRequest { key_id, ..Default::default() };
     let revoked = admin.rotate_key(rotation).await.unwrap_err();
     assert_eq!((revoked.code(), reason(&revoked).as_str()), (Code::FailedPrecondition, "KEY_NOT_ACTIVE"));
     assert_eq!(events(&mut admin).await, before);
+}
+
+#[tokio::test]
+async fn lifting_a_ban_leaves_an_event_if_there_is_a_ban_that_matters() {
+    let shop = Shop::open().await;
+    let mut admin = local(&shop);
+    admin.create_account(new_account("acme")).await.unwrap();
+    let id = admin.create_key(new_key("acme")).await.unwrap().into_inner().key.unwrap().id;
+    let (hour, day) = (Duration::from_hours(1), Duration::from_hours(24));
+    // Until a day after its end, a ban makes the next one longer.
+    for (passed, is_banned, is_told) in [
+        (hour, false, false),
+        (hour / 2, true, true),
+        (hour / 2, false, false),
+        (day, true, true),
+        (day + hour, true, false),
+    ] {
+        if is_banned {
+            admin.create_ban(ban(&id)).await.unwrap();
+        }
+        shop.hand.advance(passed);
+        let before = events(&mut admin).await.len();
+        admin.lift_ban(pb::LiftBanRequest { key_id: id.clone() }).await.unwrap();
+        let events = events(&mut admin).await;
+        assert_eq!(events.len() > before, is_told, "{passed:?}");
+        assert!(!is_told || !events[0].before_json.is_empty(), "{:?}", events[0]);
+    }
+}
+
+#[tokio::test]
+async fn a_change_of_the_log_filter_is_an_admins_and_holds_no_key() {
+    let shop = Shop::open().await;
+    let mut admin = remote(&shop);
+    let (ann, vera) = (token(&shop, "ann", Role::Admin).await, token(&shop, "vera", Role::Viewer).await);
+    let change = |after: &str| pb::RecordLogLevelRequest { before: "info".into(), after: after.into() };
+    let refused = admin.record_log_level(with(&vera, change("off"))).await.unwrap_err();
+    assert_eq!(reason(&refused), "OPERATOR_NOT_PERMITTED");
+    for wrong in ["", "a\nb", "pet_live_0=info", &"x".repeat(1_001)] {
+        let refused = admin.record_log_level(with(&ann, change(wrong))).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{wrong}");
+    }
+    admin.record_log_level(with(&ann, change("off"))).await.unwrap();
+    let events = events(&mut local(&shop)).await;
+    let (event, others) = events.split_first().unwrap();
+    assert_eq!((event.action.as_str(), event.operator.as_str(), others.len()), ("SetLogLevel", "ann", 2));
+    assert_eq!(
+        (&*event.before_json, &*event.after_json),
+        (r#"{"logFilter":"info"}"#, r#"{"logFilter":"off"}"#)
+    );
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 
 use petstore_proto::internal::v1::{KeyUse, ReportUsageRequest, ReportUseRequest, UsageRow};
 
+use petstore_core::accounts::NewExpiry;
+
 use super::*;
 
 #[tokio::test]
@@ -260,6 +262,87 @@ async fn handover(admin: &mut Admin, key: &pb::Key) -> (pb::HandoverState, Strin
 }
 
 #[tokio::test]
+async fn the_first_use_of_a_key_is_not_before_its_creation() {
+    let shop = Shop::open().await;
+    let mut admin = local(&shop);
+    admin.create_account(new_account("acme")).await.unwrap();
+    let first = admin.create_key(new_key("acme")).await.unwrap().into_inner().key.unwrap();
+    shop.hand.advance(Duration::from_secs(20));
+    let rotation = pb::RotateKeyRequest { key_id: first.id, ..Default::default() };
+    let second = admin.rotate_key(rotation).await.unwrap().into_inner().key.unwrap();
+    shop.hand.advance(Duration::from_secs(10));
+    used(&shop, &second, 1).await;
+    let asked = pb::GetKeyHandoverRequest { key_id: second.id.clone() };
+    let answer = admin.get_key_handover(asked).await.unwrap().into_inner();
+    assert_eq!(answer.new_first_use_time, second.create_time);
+    let first_use = "new key first used between 2027-01-15T08:00:20Z and 2027-01-15T08:00:30Z, ";
+    assert!(answer.sentence.starts_with(first_use), "{}", answer.sentence);
+}
+
+#[tokio::test]
+async fn of_rotations_without_grace_at_once_one_leaves_a_successor() {
+    let shop = Shop::open().await;
+    let mut admin = local(&shop);
+    admin.create_account(new_account("acme")).await.unwrap();
+    let key = admin.create_key(new_key("acme")).await.unwrap().into_inner().key.unwrap();
+    let id = key.id.parse().unwrap();
+    // Each took its time before it got the lock; the one that gets it first began last.
+    let mut left = Vec::new();
+    for millis in [9, 5, 8, 1] {
+        let now = START.plus(Duration::from_millis(millis));
+        let (grace, expiry) = (Duration::ZERO, NewExpiry::SameLifetime);
+        let rotated = shop.store.rotate_key(&Actor::LOCAL, id, grace, None, expiry, now).await;
+        left.extend(rotated.map(|(new, _)| new.record.id).ok());
+    }
+    assert_eq!(left.len(), 1, "{left:?}");
+    // With a grace period the old key is active, so it may be rotated again.
+    shop.hand.advance(MINUTE);
+    for _ in 0..2 {
+        let rotation = pb::RotateKeyRequest { key_id: left[0].to_string(), ..Default::default() };
+        admin.rotate_key(rotation).await.unwrap();
+    }
+}
+
+/// Characters that show nothing, or that turn the text around.
+const HIDDEN: [char; 5] = ['\u{200b}', '\u{202e}', '\u{2066}', '\u{feff}', '\u{e0041}'];
+
+#[tokio::test]
+async fn no_text_of_an_operator_has_invisible_characters() {
+    let shop = Shop::open().await;
+    let mut admin = local(&shop);
+    admin.create_account(new_account("acme")).await.unwrap();
+    let id = admin.create_key(new_key("acme")).await.unwrap().into_inner().key.unwrap().id;
+    for hidden in HIDDEN {
+        let text = format!("in{hidden}voice");
+        let values = pb::Account { name: text.clone(), ..Default::default() };
+        let rehearsal = pb::CreateBrownoutRequest { account: text.clone(), ..Default::default() };
+        let role = pb::Role::Viewer.into();
+        let refusals = [
+            admin.create_account(new_account(&text)).await.unwrap_err(),
+            admin.update_account(update("acme", values, &["name"])).await.unwrap_err(),
+            admin
+                .create_key(pb::CreateKeyRequest { label: text.clone(), ..new_key("acme") })
+                .await
+                .unwrap_err(),
+            admin.create_ban(pb::CreateBanRequest { reason: text.clone(), ..ban(&id) }).await.unwrap_err(),
+            admin
+                .suspend_account(pb::SuspendAccountRequest { reason: text.clone(), ..suspend("acme") })
+                .await
+                .unwrap_err(),
+            admin.create_brownout(rehearsal).await.unwrap_err(),
+            admin
+                .create_operator(pb::CreateOperatorRequest { name: text.clone(), role, ttl: None })
+                .await
+                .unwrap_err(),
+        ];
+        for refusal in refusals {
+            assert_eq!(refusal.code(), Code::InvalidArgument, "{refusal:?}");
+        }
+    }
+    assert_eq!(events(&mut admin).await.len(), 2, "of the account and the key");
+}
+
+#[tokio::test]
 async fn a_rotation_is_seen_through_until_the_old_key_is_silent_for_a_day() {
     let shop = Shop::open().await;
     let mut admin = local(&shop);
@@ -298,8 +381,8 @@ async fn a_rotation_is_seen_through_until_the_old_key_is_silent_for_a_day() {
     assert_eq!(state, pb::HandoverState::NotYetSafe);
     assert_eq!(
         sentence,
-        "new key first used 2027-01-15T09:01:00Z, old key last used 8 min ago (13 % of requests in the last \
-         hour): not yet safe to revoke, safe if it stays unused until 2027-01-16T09:00:00Z"
+        "new key first used between 2027-01-15T09:01:00Z and 2027-01-15T09:02:00Z, old key last used 8 min ago \
+         (13 % of requests in the last hour): not yet safe to revoke, safe if it stays unused until 2027-01-16T09:00:00Z"
     );
     // The day since the last use with the old key is over 8 minutes earlier than a day from now.
     shop.hand.advance(Duration::from_mins(24 * 60 - 9) + Duration::from_millis(59_999));

@@ -1,5 +1,7 @@
 //! Credentials of operators, and the rights of each role.
 
+use petstore_proto::admin::v1::rotate_operator_request::Expiration;
+
 use super::*;
 
 #[tokio::test]
@@ -47,11 +49,17 @@ async fn a_viewer_reads_everything_and_changes_nothing() {
         admin.create_ban(with(&viewer, ban(&id))).await.map(drop),
         admin.lift_ban(with(&viewer, pb::LiftBanRequest { key_id: key() })).await.map(drop),
         admin
-            .create_operator(with(&viewer, pb::CreateOperatorRequest { name: "eve".into(), role: 2 }))
+            .create_operator(with(
+                &viewer,
+                pb::CreateOperatorRequest { name: "eve".into(), role: 2, ttl: None },
+            ))
             .await
             .map(drop),
         admin
-            .rotate_operator(with(&viewer, pb::RotateOperatorRequest { name: "vera".into() }))
+            .rotate_operator(with(
+                &viewer,
+                pb::RotateOperatorRequest { name: "vera".into(), expiration: None },
+            ))
             .await
             .map(drop),
         admin
@@ -108,7 +116,7 @@ async fn a_revoked_token_is_refused_at_once_and_its_name_stays_taken() {
         .unwrap();
     let refusal = admin.list_accounts(with(&first, pb::ListAccountsRequest::default())).await.unwrap_err();
     assert_eq!(reason(&refusal), "INVALID_OPERATOR_TOKEN");
-    let again = pb::CreateOperatorRequest { name: "ann".into(), role: pb::Role::Admin.into() };
+    let again = pb::CreateOperatorRequest { name: "ann".into(), role: pb::Role::Admin.into(), ttl: None };
     let taken = admin.create_operator(with(&second, again)).await.unwrap_err();
     assert_eq!((taken.code(), reason(&taken).as_str()), (Code::AlreadyExists, "OPERATOR_EXISTS"));
     let listed =
@@ -130,7 +138,7 @@ async fn a_new_token_of_a_revoked_operator_ends_the_old_one_and_its_sessions_and
     let session = admin.create_session(with(&ann, pb::CreateSessionRequest {})).await.unwrap().into_inner();
     let revoke = pb::RevokeOperatorRequest { name: "ann".into(), force: false };
     admin.revoke_operator(with(&bea, revoke)).await.unwrap();
-    let rotate = pb::RotateOperatorRequest { name: "ann".into() };
+    let rotate = pb::RotateOperatorRequest { name: "ann".into(), expiration: None };
     let rotated = admin.rotate_operator(with(&bea, rotate)).await.unwrap().into_inner();
     let operator = rotated.operator.unwrap();
     assert_eq!((operator.name.as_str(), operator.revoke_time), ("ann", None));
@@ -145,9 +153,49 @@ async fn a_new_token_of_a_revoked_operator_ends_the_old_one_and_its_sessions_and
     }
     let event = events(&mut local(&shop)).await.remove(0);
     assert_eq!((event.action.as_str(), event.target_operator.as_str()), ("RotateOperator", "ann"));
-    let nobody = pb::RotateOperatorRequest { name: "nobody".into() };
+    let nobody = pb::RotateOperatorRequest { name: "nobody".into(), expiration: None };
     let refusal = admin.rotate_operator(with(&bea, nobody)).await.unwrap_err();
     assert_eq!(reason(&refusal), "OPERATOR_NOT_FOUND");
+}
+
+#[tokio::test]
+async fn a_token_with_a_lifetime_ends_with_its_sessions_and_is_replaced_only_by_a_stated_one() {
+    let shop = Shop::open().await;
+    let mut admin = local(&shop);
+    let day = prost_types::Duration { seconds: 86_400, nanos: 0 };
+    let zero = prost_types::Duration::default();
+    let bea = |ttl| pb::CreateOperatorRequest { name: "bea".into(), role: 2, ttl };
+    let refused = admin.create_operator(bea(Some(zero))).await.unwrap_err();
+    assert_eq!(refused.message(), "ttl must be positive");
+    let made = admin.create_operator(bea(Some(day))).await.unwrap().into_inner();
+    assert_eq!(made.operator.unwrap().expire_time.unwrap().seconds, 1_800_000_000 + 86_400);
+    let mut remote = remote(&shop);
+    let mut is_valid = async |token: &str| {
+        remote.get_current_operator(with(token, pb::GetCurrentOperatorRequest {})).await.is_ok()
+    };
+    shop.hand.advance(Duration::from_hours(24).checked_sub(Duration::from_mins(30)).unwrap());
+    assert!(is_valid(&made.token).await);
+    let session = pb::CreateSessionRequest {};
+    let session = super::remote(&shop).create_session(with(&made.token, session)).await.unwrap().into_inner();
+    assert!(is_valid(&session.token).await);
+    shop.hand.advance(Duration::from_mins(30));
+    assert!(!is_valid(&made.token).await && !is_valid(&session.token).await);
+
+    let rotate = |expiration| pb::RotateOperatorRequest { name: "bea".into(), expiration };
+    let refused = admin.rotate_operator(rotate(None)).await.unwrap_err();
+    assert_eq!(refused.message(), "ttl is required, or never, because the old token expires");
+    for wrong in [Expiration::Never(false), Expiration::Ttl(zero)] {
+        assert_eq!(
+            admin.rotate_operator(rotate(Some(wrong))).await.unwrap_err().code(),
+            Code::InvalidArgument
+        );
+    }
+    let next = admin.rotate_operator(rotate(Some(Expiration::Ttl(day)))).await.unwrap().into_inner();
+    assert!(is_valid(&next.token).await && next.operator.unwrap().expire_time.is_some());
+    let last = admin.rotate_operator(rotate(Some(Expiration::Never(true)))).await.unwrap().into_inner();
+    assert_eq!(last.operator.unwrap().expire_time, None);
+    shop.hand.advance(Duration::from_hours(48));
+    assert!(is_valid(&last.token).await);
 }
 
 #[tokio::test]

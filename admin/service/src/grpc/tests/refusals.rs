@@ -27,18 +27,16 @@ async fn current_refusals_are_explained_by_the_state_of_account_and_keys() {
     shop.hand.advance(Duration::from_mins(1));
     admin.suspend_account(suspend("acme")).await.unwrap();
     let in_force = |code: &str, sentence: &str| (code.to_owned(), true, sentence.to_owned());
-    let suspended = in_force(
-        "ACCOUNT_SUSPENDED",
-        "Account acme has been suspended since 2027-01-15T08:02:00Z (open invoice).",
-    );
+    let suspended =
+        in_force("ACCOUNT_SUSPENDED", "Account acme: suspended (open invoice) since 2027-01-15T08:02:00Z.");
     let banned = in_force(
         "API_KEY_BANNED",
         &format!(
-            "Key {used} was banned by an operator from 2027-01-15T08:01:00Z until 2027-01-15T09:01:00Z (open \
-             invoice)."
+            "Key {used}: banned by an operator (open invoice) from 2027-01-15T08:01:00Z until \
+             2027-01-15T09:01:00Z."
         ),
     );
-    let ended = in_force("API_KEY_REVOKED", &format!("Key {revoked} was revoked at 2027-01-15T08:01:00Z."));
+    let ended = in_force("API_KEY_REVOKED", &format!("Key {revoked}: revoked since 2027-01-15T08:01:00Z."));
     let of_account_now = sentences(explanations(&shop, of_account("acme")).await);
     assert_eq!(of_account_now[0], suspended);
     assert!(of_account_now.len() == 3 && of_account_now.contains(&banned) && of_account_now.contains(&ended));
@@ -124,12 +122,16 @@ async fn a_refused_request_is_explained_by_limit_window_and_remedy() {
         refused_requests: 1,
         last_request_id: "order-66".to_owned(),
         last_refusal_time: window(2),
-        sentence: "Account acme used up its 60 requests a minute from 2027-01-15T08:00:00Z until \
+        sentence: "Account acme: used up its 60 requests a minute from 2027-01-15T08:00:00Z until \
                    2027-01-15T08:01:00Z; request order-66 was refused at 2027-01-15T08:00:02Z."
             .to_owned(),
-        remedy: "Raise the account's plan, which takes effect at once, or have its users spread their \
-                 requests and wait for Retry-After after a 429."
-            .to_owned(),
+        remedy:
+            "A larger plan takes effect at once. Otherwise have its users spread their requests, and wait \
+                 for Retry-After after a 429."
+                .to_owned(),
+        first_refusal_time: window(2),
+        lift_time: None,
+        reason: String::new(),
     };
     assert_eq!(explanation, expected);
 
@@ -147,28 +149,32 @@ async fn every_cause_has_its_own_sentence() {
     let shop = Shop::open().await;
     let (account_id, key_id) = acme(&shop).await;
     let window = "from 2027-01-15T08:00:00Z until 2027-01-15T08:01:00Z";
-    let lifted = "from 2027-01-15T08:00:00Z; the ban was to end at 2027-01-15T08:01:00Z, but ended earlier";
+    let early = "from 2027-01-15T08:00:00Z, and no longer";
     let causes = [
-        (C::MinuteLimit, format!("Account acme used up its 60 requests a minute {window}")),
-        (C::DayLimit, "Account acme used up its 60 requests of the UTC day 2027-01-15".to_owned()),
-        (C::UsageLimit, format!("Account acme used up its 60 usage requests a minute {window}")),
+        (C::MinuteLimit, format!("Account acme: used up its 60 requests a minute {window}")),
+        (C::DayLimit, format!("Account acme: used up its 60 requests of a UTC day {window}")),
+        (C::UsageLimit, format!("Account acme: used up its 60 usage requests a minute {window}")),
         (
             C::AddressLimit,
-            format!("The client's address used up its 60 failed attempts to authenticate {window}"),
+            format!("Address of the client: used up its 60 failed attempts to authenticate {window}"),
         ),
-        (C::LimiterBan, format!("Key {key_id} was banned because it kept sending after 429 {lifted}")),
-        (C::OperatorBan, format!("Key {key_id} was banned by an operator {lifted}")),
-        (C::AccountSuspended, "Account acme was suspended, but no longer is".to_owned()),
-        (C::KeyRevoked, format!("Key {key_id} was revoked at 2027-01-15T08:00:00Z")),
-        (C::KeyExpired, format!("Key {key_id} expired at 2027-01-15T08:00:00Z")),
-        (C::InvalidKey, "The request carried a key that the service does not know".to_owned()),
-        (C::MissingKey, "The request carried no key".to_owned()),
+        (C::LimiterBan, format!("Key {key_id}: banned because it kept sending after 429 {early}")),
+        (C::OperatorBan, format!("Key {key_id}: banned by an operator {early}")),
+        (C::AccountSuspended, format!("Account acme: suspended {early}")),
+        (C::InsufficientScope, format!("Key {key_id}: may only read, and was used for another method")),
+        (C::AddressNotAllowed, format!("Key {key_id}: used from an address that it does not allow")),
+        (C::InvalidKey, "Request with a key that the service does not know".to_owned()),
+        (C::MissingKey, "Request with no key".to_owned()),
     ];
     for (number, (cause, why)) in causes.into_iter().enumerate() {
         let id = format!("request-{number}");
         let has_key = !matches!(cause, C::InvalidKey | C::MissingKey | C::AddressLimit);
         let (account_id, key_id) = if has_key { (account_id, key_id.clone()) } else { (0, String::new()) };
-        report(&shop, vec![Refusal { account_id, key_id, limit: 60, ..refusal(&id, cause) }]).await;
+        let has_no_period =
+            matches!(cause, C::InsufficientScope | C::AddressNotAllowed | C::InvalidKey | C::MissingKey);
+        let refused = refusal(&id, cause);
+        let since_ms = refused.since_ms.filter(|_| !has_no_period);
+        report(&shop, vec![Refusal { account_id, key_id, limit: 60, since_ms, ..refused }]).await;
         let explanation = explanations(&shop, request(&id)).await.remove(0);
         let sentence = format!("{why}; request {id} was refused at 2027-01-15T08:00:02Z.");
         assert_eq!((explanation.cause(), explanation.sentence), (cause, sentence));
@@ -197,15 +203,10 @@ async fn a_refusal_names_since_when_and_why_its_key_or_account_is_refused() {
     let hour_later = i64::try_from(START.0).unwrap() + 3_599_000;
     let start = prost_types::Timestamp { seconds: 1_800_000_000, nanos: 0 };
     let cases = [
-        (C::OperatorBan, &banned, 0, " (open invoice); request "),
-        (
-            C::AccountSuspended,
-            &banned,
-            0,
-            "has been suspended since 2027-01-15T08:00:00Z (open invoice); request ",
-        ),
-        (C::KeyRevoked, &revoked, 0, " was revoked at 2027-01-15T08:00:00Z; request "),
-        (C::KeyExpired, &expired, 1, " expired at 2027-01-15T08:00:01Z; request "),
+        (C::OperatorBan, &banned, 0, " until 2027-01-15T09:00:00Z; request "),
+        (C::AccountSuspended, &banned, 0, ": suspended (open invoice) since 2027-01-15T08:00:00Z; request "),
+        (C::KeyRevoked, &revoked, 0, ": revoked since 2027-01-15T08:00:00Z; request "),
+        (C::KeyExpired, &expired, 1, ": expired since 2027-01-15T08:00:01Z; request "),
     ];
     shop.hand.advance(Duration::from_secs(3_599));
     for (cause, key_id, late, why) in cases {
@@ -218,10 +219,10 @@ async fn a_refusal_names_since_when_and_why_its_key_or_account_is_refused() {
         assert_eq!((explanation.start_time, explanation.in_force), (Some(since), true), "{explanation:?}");
         assert!(explanation.sentence.contains(why), "{}", explanation.sentence);
     }
-    // The reason of a ban is also known after its end.
+    // A ban that ended by itself has its end.
     shop.hand.advance(Duration::from_mins(1));
     let of_ban = explanations(&shop, request("refused-REFUSAL_CAUSE_OPERATOR_BAN")).await.remove(0);
-    assert!(!of_ban.in_force && of_ban.sentence.contains(" (open invoice)"), "{}", of_ban.sentence);
+    assert!(!of_ban.in_force && of_ban.end_time.is_some() && of_ban.lift_time.is_none(), "{of_ban:?}");
 }
 
 #[tokio::test]
@@ -255,10 +256,11 @@ async fn a_request_id_that_others_use_hides_no_account() {
 async fn without_a_stored_refusal_the_answer_explains_sampling_and_names_the_log() {
     let shop = Shop::open().await;
     let (account_id, key_id) = acme(&shop).await;
-    let sampled = "Only a sample of refusals is kept, for 24 hours and with a delay of some seconds, so it \
-                   may still have been refused. Responses 400, 404, 405, 413, 415 and 5xx are only in \
-                   the log.";
-    let healthy = "Account acme is not suspended, and none of its keys is being rejected.";
+    let sampled = "Gateways report a sample of their refusals every 5 seconds, and it is kept for 24 hours, so \
+                   requests may have been refused all the same. Responses 400, 404, 405, 413, 415 and 5xx are \
+                   only in the log.";
+    let state = "Account acme is not suspended; 1 of 1 keys that were looked at are neither revoked nor expired. \
+                 The windows of its limits are in the gateways: GET /admin/v1/accounts/acme/limits.";
     let of_request =
         |account: &str| pb::ExplainRefusalRequest { account: account.into(), ..request("order-67") };
     for (asked, requests, state, in_log) in [
@@ -268,20 +270,23 @@ async fn without_a_stored_refusal_the_answer_explains_sampling_and_names_the_log
             "Name the account as well to see its state.",
             "request_id=order-67",
         ),
-        (of_request("acme"), "request order-67 of account acme", healthy, "request_id=order-67"),
-        (of_account("acme"), "account acme", healthy, &format!("account_id={account_id}")),
-        (of_key(&key_id), &format!("key {key_id}"), healthy, &format!("key_id={key_id}")),
+        (of_request("acme"), "request order-67 of account acme", state, "request_id=order-67"),
+        (of_account("acme"), "account acme", state, &format!("account_id={account_id}")),
+        (of_key(&key_id), &format!("key {key_id}"), state, &format!("key_id={key_id}")),
     ] {
-        let note = format!(
-            "No record found for {requests}. {sampled} {state} Search the log of the gateways for {in_log}."
+        let (names_key, names_account) = (!asked.key_id.is_empty(), !asked.account.is_empty());
+        let answer = answer(&shop, asked).await;
+        let expected = format!(
+            "No refusal of {requests} is stored. {sampled} {state} Search the log of the gateways for {in_log}."
         );
-        let expected = pb::ExplainRefusalResponse { explanations: vec![], note };
-        assert_eq!(answer(&shop, asked).await, expected);
+        assert_eq!((answer.note, answer.explanations), (expected, vec![]));
+        assert_eq!(answer.account.is_some(), names_account || names_key);
+        assert_eq!(answer.key.map(|key| key.id), names_key.then(|| key_id.clone()));
     }
     local(&shop).suspend_account(suspend("acme")).await.unwrap();
     let unknown = answer(&shop, of_request("acme")).await;
     assert_eq!((unknown.explanations.len(), unknown.explanations[0].cause()), (1, C::AccountSuspended));
-    assert!(unknown.note.contains("what account acme is being refused for"), "{}", unknown.note);
+    assert!(unknown.note.contains("Account acme is suspended;"), "{}", unknown.note);
     assert_eq!(answer(&shop, of_account("acme")).await.note, "", "the suspension is the answer");
 }
 
@@ -348,7 +353,7 @@ async fn explanations_of_an_account_include_current_refusals() {
     }
     let explanations_of_account = explanations(&shop, of_account("acme")).await;
     assert_eq!(explanations_of_account[0].last_request_id, "request-3");
-    let sentence = "Account acme used up its 60 requests a minute, most recently from 2027-01-15T08:01:32Z \
+    let sentence = "Account acme: used up its 60 requests a minute, most recently from 2027-01-15T08:01:32Z \
                     until 2027-01-15T08:02:30Z; at least 9 requests were refused, those on record from \
                     2027-01-15T08:00:02Z to 2027-01-15T08:01:32Z.";
     assert_eq!(explanations_of_account[1].sentence, sentence);
@@ -357,7 +362,10 @@ async fn explanations_of_an_account_include_current_refusals() {
     let explanations_later = explanations(&shop, of_key(&key_id)).await;
     assert!(explanations_later.iter().all(|it| !it.in_force), "{explanations_later:?}");
     let lifted = explanations_later.iter().find(|it| it.cause() == C::OperatorBan).unwrap();
-    assert_eq!((lifted.end_time, lifted.sentence.contains("but ended earlier")), (None, true), "{lifted:?}");
+    let at = Some(prost_types::Timestamp { seconds: 1_800_000_180, nanos: 0 });
+    assert_eq!((lifted.end_time, lifted.lift_time), (None, at), "{lifted:?}");
+    assert!(lifted.sentence.contains(", lifted at 2027-01-15T08:03:00Z; "), "{lifted:?}");
+    assert!(!lifted.sentence.contains("until"), "{lifted:?}");
     shop.hand.advance(Duration::from_hours(24) + Duration::from_secs(1));
     assert_eq!(explanations(&shop, of_account("acme")).await, [], "of the last 24 hours");
 }

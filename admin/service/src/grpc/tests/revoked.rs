@@ -1,7 +1,7 @@
 //! Changes by operators whose token was revoked after the call had checked it.
 
 use petstore_api_key::Environment;
-use petstore_core::accounts::{AccountUpdate, KeyProperties};
+use petstore_core::accounts::{AccountUpdate, KeyProperties, NewExpiry};
 
 use super::*;
 use crate::AdminError;
@@ -27,8 +27,8 @@ async fn changes_nothing(shop: &Shop, actor: &Actor) {
             .map(drop),
         store.revoke_key(actor, key, START).await.map(drop),
         store.lift_ban(actor, key, START).await,
-        store.create_operator(actor, &eve, Role::Admin, START).await.map(drop),
-        store.rotate_operator(actor, &bea, START).await.map(drop),
+        store.create_operator(actor, &eve, Role::Admin, None, START).await.map(drop),
+        store.rotate_operator(actor, &bea, NewExpiry::SameLifetime, START).await.map(drop),
         store.revoke_operator(actor, &bea, true, START).await.map(drop),
     ];
     for answer in answers {
@@ -46,8 +46,8 @@ async fn a_change_by_an_operator_who_was_revoked_since_the_token_was_checked_is_
         .create_account(&Actor::LOCAL, &AccountName::parse("acme").unwrap(), Plan::Free, START)
         .await
         .unwrap();
-    let (_, token) = store.create_operator(&Actor::LOCAL, &ann, Role::Admin, START).await.unwrap();
-    store.create_operator(&Actor::LOCAL, &bea, Role::Admin, START).await.unwrap();
+    let (_, token) = store.create_operator(&Actor::LOCAL, &ann, Role::Admin, None, START).await.unwrap();
+    store.create_operator(&Actor::LOCAL, &bea, Role::Admin, None, START).await.unwrap();
     let actor = |token: &OperatorToken| Actor {
         operator: ann.clone(),
         token: Some(token.clone()),
@@ -60,7 +60,8 @@ async fn a_change_by_an_operator_who_was_revoked_since_the_token_was_checked_is_
 
     store.end_session(&of_token, session.digest(), START).await.unwrap();
     changes_nothing(&shop, &actor(&session)).await;
-    let (_, new_token) = store.rotate_operator(&of_token, &ann, START).await.unwrap();
+    let (_, new_token) =
+        store.rotate_operator(&of_token, &ann, NewExpiry::SameLifetime, START).await.unwrap();
     changes_nothing(&shop, &of_token).await;
     let of_new_token = actor(&new_token);
     store.revoke_operator(&of_new_token, &ann, true, START).await.unwrap(); // itself
@@ -72,10 +73,10 @@ async fn a_token_that_was_replaced_or_revoked_since_it_was_checked_opens_no_sess
     let shop = Shop::open().await;
     let store = &shop.store;
     let name = OperatorName::parse("ann").unwrap();
-    let (_, old) = store.create_operator(&Actor::LOCAL, &name, Role::Admin, START).await.unwrap();
+    let (_, old) = store.create_operator(&Actor::LOCAL, &name, Role::Admin, None, START).await.unwrap();
     let actor = Actor { operator: name.clone(), ..Actor::LOCAL };
     assert!(store.authenticate_operator(&old, START).await.unwrap().is_some());
-    let (_, new) = store.rotate_operator(&Actor::LOCAL, &name, START).await.unwrap();
+    let (_, new) = store.rotate_operator(&Actor::LOCAL, &name, NewExpiry::SameLifetime, START).await.unwrap();
     let opened = store.open_session(&actor, &old, START).await;
     assert!(matches!(opened, Err(AdminError::InvalidOperatorToken)), "{opened:?}");
 

@@ -21,7 +21,7 @@ fn invalid() -> Result<String, String> {
 }
 
 #[tokio::test]
-async fn a_session_is_valid_for_8_hours() {
+async fn a_session_that_is_used_is_valid_for_8_hours() {
     let shop = Shop::open().await;
     let mut admin = remote(&shop);
     let ann = token(&shop, "ann", Role::Admin).await;
@@ -33,9 +33,12 @@ async fn a_session_is_valid_for_8_hours() {
     let event = events(&mut local(&shop)).await.remove(0);
     assert_eq!((event.operator.as_str(), event.client_address.as_str()), ("ann", "192.0.2.7"));
 
-    shop.hand.advance(Duration::from_hours(8).checked_sub(MILLISECOND).unwrap());
+    for _ in 0..8 {
+        assert_eq!(whose(&mut admin, &session.token).await, Ok("ann".to_owned()));
+        shop.hand.advance(Duration::from_hours(1).checked_sub(MILLISECOND).unwrap());
+    }
     assert_eq!(whose(&mut admin, &session.token).await, Ok("ann".to_owned()));
-    shop.hand.advance(MILLISECOND);
+    shop.hand.advance(8 * MILLISECOND);
     assert_eq!(whose(&mut admin, &session.token).await, invalid());
     assert_eq!(whose(&mut admin, &ann).await, Ok("ann".to_owned()), "the operator's token goes on");
 }
@@ -118,24 +121,70 @@ async fn sessions_are_in_the_audit_without_their_tokens() {
 }
 
 #[tokio::test]
-async fn any_number_of_sign_ins_leaves_one_event_a_minute() {
+async fn every_sign_in_and_every_sign_out_leaves_its_event() {
     let shop = Shop::open().await;
     let mut admin = remote(&shop);
     let vera = token(&shop, "vera", Role::Viewer).await;
-    let mut sign_in = async || {
+    for _ in 0..3 {
         let session = open(&mut admin, &vera).await.token;
-        admin.end_session(with(&session, pb::EndSessionRequest {})).await.unwrap();
-    };
-    for _ in 0..30 {
-        sign_in().await;
-        shop.hand.advance(Duration::from_secs(1));
+        for _ in 0..2 {
+            let _ = admin.end_session(with(&session, pb::EndSessionRequest {})).await;
+        }
     }
-    shop.hand.advance(Duration::from_secs(30));
-    sign_in().await;
     let events = events(&mut local(&shop)).await;
     let found: Vec<_> = events.iter().map(|event| event.action.as_str()).collect();
-    assert_eq!(found[..4], ["EndSession", "CreateSession", "EndSession", "CreateSession"]);
-    assert_eq!(found.len(), 5, "{found:?}"); // and one for the operator
+    assert_eq!(found[..6], ["EndSession", "CreateSession"].repeat(3));
+    assert_eq!(found.len(), 7, "{found:?}"); // and one for the operator
+}
+
+#[tokio::test]
+async fn a_session_ends_an_hour_after_its_last_use() {
+    let shop = Shop::open().await;
+    let mut admin = remote(&shop);
+    let ann = token(&shop, "ann", Role::Viewer).await;
+    let [used, idle] = [open(&mut admin, &ann).await.token, open(&mut admin, &ann).await.token];
+    for _ in 0..3 {
+        shop.hand.advance(Duration::from_mins(29));
+        assert_eq!(whose(&mut admin, &ann).await, Ok("ann".to_owned()), "which is no use of a session");
+        assert_eq!(whose(&mut admin, &used).await, Ok("ann".to_owned()));
+    }
+    assert_eq!(whose(&mut admin, &idle).await, invalid());
+    shop.hand.advance(Duration::from_hours(1).checked_sub(MILLISECOND).unwrap());
+    assert_eq!(whose(&mut admin, &used).await, Ok("ann".to_owned()));
+    shop.hand.advance(Duration::from_hours(1));
+    assert_eq!(whose(&mut admin, &used).await, invalid());
+}
+
+#[tokio::test]
+async fn open_sessions_are_listed_and_ended_by_their_identifiers() {
+    let shop = Shop::open().await;
+    let mut admin = remote(&shop);
+    let (ann, vera) = (token(&shop, "ann", Role::Admin).await, token(&shop, "vera", Role::Viewer).await);
+    let of_ann = open(&mut admin, &ann).await.token;
+    shop.hand.advance(Duration::from_mins(1));
+    let of_vera = open(&mut admin, &vera).await.token;
+    let listed = admin.list_sessions(with(&vera, pb::ListSessionsRequest {})).await.unwrap();
+    let sessions = listed.into_inner().sessions;
+    let names: Vec<_> =
+        sessions.iter().map(|it| (it.operator.as_str(), it.client_address.as_str())).collect();
+    assert_eq!(names, [("vera", "192.0.2.7"), ("ann", "192.0.2.7")]);
+    assert_eq!(sessions[0].expire_time.unwrap().seconds - sessions[0].create_time.unwrap().seconds, 3_600);
+    assert!(!format!("{sessions:?}").contains(&of_vera[8..20]));
+
+    let end = |session: &pb::Session| pb::RevokeSessionRequest { id: session.id.clone() };
+    let refused = admin.revoke_session(with(&vera, end(&sessions[1]))).await.unwrap_err();
+    assert_eq!(reason(&refused), "OPERATOR_NOT_PERMITTED");
+    for _ in 0..2 {
+        admin.revoke_session(with(&ann, end(&sessions[0]))).await.unwrap();
+    }
+    assert_eq!(whose(&mut admin, &of_vera).await, invalid());
+    assert_eq!(whose(&mut admin, &of_ann).await, Ok("ann".to_owned()));
+    let events = events(&mut local(&shop)).await;
+    let ended: Vec<_> = events.iter().filter(|event| event.action == "RevokeSession").collect();
+    assert_eq!(ended.len(), 1, "the second call ended nothing");
+    assert_eq!((ended[0].operator.as_str(), ended[0].target_operator.as_str()), ("ann", "vera"));
+    let nonsense = pb::RevokeSessionRequest { id: "current".into() };
+    assert_eq!(admin.revoke_session(with(&ann, nonsense)).await.unwrap_err().code(), Code::InvalidArgument);
 }
 
 #[tokio::test]

@@ -58,8 +58,10 @@ async function bannedTag(account) {
 
 const button = (title, onclick, kind = null) => element("button", { type: "button", class: kind, onclick }, title);
 
-async function windowsOf(name) {
-  const { minute, day } = await getLimits(name);
+const windowsOf = async (name) => limitMeters(await getLimits(name));
+
+// The windows of an account in this gateway's limiter.
+export function limitMeters({ minute, day }) {
   return element("div", { class: "meters" }, windowMeter("This minute", minute, Number(minute.used) > 0 ? `ends ${relative(minute.resetsAt)}` : "begins with the next request"), windowMeter("Today", day, `ends ${relative(day.resetsAt)}`));
 }
 

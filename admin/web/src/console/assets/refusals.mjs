@@ -1,5 +1,6 @@
 // Answers why requests of an account, with a key, or with a request identifier were refused.
 
+import { limitMeters } from "./account.mjs";
 import { filters } from "./accounts.mjs";
 import { explainRefusal } from "./api.mjs";
 import { element } from "./element.mjs";
@@ -12,7 +13,7 @@ export async function refusalsPage({ parameters }) {
   const subject = (parameters.get("subject") ?? "").trim();
   return [
     head("Why was a request refused?"),
-    element("p", { class: "lead" }, "Ask with the name of the account, the identifier of the key, or the X-Request-Id of a refused request. Current refusals come first, then those of the last 24 hours."),
+    element("p", { class: "lead" }, "Ask with the name of the account, the identifier of the key, or the X-Request-Id of a refused request. What refuses requests now comes first, then the stored refusals of the last 24 hours: a sample, up to 5 seconds late."),
     filters(field("Account, key or request identifier", "subject", { type: "search", value: subject, required: true, maxlength: 64 })),
     subject && (await answer(subject)),
   ];
@@ -20,8 +21,8 @@ export async function refusalsPage({ parameters }) {
 
 async function answer(subject) {
   if (/pet_(live|test|op|ses)_/.test(subject)) return notice("This looks like a secret. Do not paste keys or tokens: the key's identifier is enough.", "error");
-  const { explanations = [], note } = await firstKnown(subject);
-  return [...explanations.map(explanation), note && notice(note, "")].filter(Boolean);
+  const { explanations = [], note, limits } = await firstKnown(subject);
+  return [...explanations.map(explanation), note && notice(note, ""), limits && limitMeters(limits)].filter(Boolean);
 }
 
 // The answer for the first kind of subject that this is: a UUID is a key's identifier, or that of a request. The admin
@@ -50,7 +51,9 @@ function explanation(each) {
       Number(each.limit) > 0 && ["Limit", `${number(each.limit)} requests`],
       each.startTime && ["Since", moment(each.startTime)],
       (each.endTime || each.inForce) && ["Until", moment(each.endTime, "it is changed")],
+      each.liftTime && ["Lifted", moment(each.liftTime)],
       Number(each.refusedRequests) > 0 && ["Refused requests", number(each.refusedRequests)],
+      each.firstRefusalTime && ["First refused", moment(each.firstRefusalTime)],
       each.lastRefusalTime && ["Last refused", moment(each.lastRefusalTime)],
       each.lastRequestId && ["Its X-Request-Id", element("code", {}, each.lastRequestId)],
     ]),
