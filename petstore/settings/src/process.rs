@@ -53,8 +53,8 @@ pub struct ProcessSettings {
     #[arg(value_parser = duration)]
     pub drain_deadline: Duration,
 
-    /// Number of threads that serve requests, 1 to 1024; by default one per core, but one with
-    /// two cores
+    /// Number of threads that serve requests, 1 to 1024; by default one per processor, but only
+    /// one on a machine with two
     #[arg(long, env = "PETSTORE_WORKER_THREADS", value_name = "NUMBER")]
     #[arg(value_parser = whole_number(1..=1_024_usize))]
     pub worker_threads: Option<usize>,

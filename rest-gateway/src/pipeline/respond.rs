@@ -117,7 +117,7 @@ pub(super) fn record(gateway: &GatewayState, context: &RequestContext, sender: &
         operation = operation.name,
         status,
         code,
-        duration_ms = took.as_secs_f64() * 1_000.0,
+        duration_ms = (took.as_secs_f64() * 1_000_000.0).round() / 1_000.0,
         account_id = known.map(|key| key.account_id),
         key_id = known.map(|key| &*key.key_id),
         client = %context.address,

@@ -35,6 +35,8 @@ async fn a_request_is_one_log_line_with_caller_operation_and_outcome() {
         assert_eq!(line[name], value, "{name} in {line}");
     }
     assert!(line["duration_ms"].as_f64().is_some_and(|took| took > 0.0), "{line}");
+    let decimals = line["duration_ms"].to_string().split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    assert!(decimals <= 3, "microseconds, without noise of floats: {line}");
     assert!(line["timestamp"].as_str().is_some_and(|time| time.ends_with('Z')), "{line}");
 }
 
