@@ -327,7 +327,7 @@ impl Core {
         }
     }
 
-    /// Notes that the core refuses this gateway. Logs it unless it has done so within [`REFUSAL_LOG_INTERVAL`].
+    /// Notes that the core refuses this gateway. Logs it unless it did so within [`REFUSAL_LOG_INTERVAL`].
     fn note_refusal(&self, status: &Status) {
         *self.refuses.lock() = Some(refusals::cause(status));
         self.is_reported.store(true, Ordering::Relaxed);

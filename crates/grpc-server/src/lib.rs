@@ -9,8 +9,8 @@
 //! - A call whose caller leaves is finished within its bounds, so that it is counted and recorded.
 //! - Each failure has a code in `google.rpc.ErrorInfo` ([`MethodError`]), including those that tonic reports
 //!   alone, and is logged once, if it concerns an operator.
-//! - A connection keeps its place from its first call with the required credentials on. Others, such as silent
-//!   ones, give up theirs to new connections, the oldest first.
+//! - A connection keeps its place from its first call with the required credentials on. Others, such as
+//!   silent ones, give up theirs to new connections, the oldest first.
 //! - A drain finishes the calls in flight, up to a deadline.
 //!
 //! How it fails: the server itself has the failures in [`CallFault`]; the program maps them to its codes, as

@@ -54,8 +54,8 @@ pub(super) fn public(descriptors: &[u8], hidden: &str) -> (Vec<u8>, FileDescript
     (EncodedFiles { files }.encode_to_vec(), FileDescriptorSet { file })
 }
 
-/// Adds reflection of these encoded files and of those that tools need besides. It is only a convenience, so a
-/// fault in it stops nothing else.
+/// Adds reflection of these encoded files and of those that tools need besides. It is only a convenience, so
+/// a fault in it stops nothing else.
 pub(super) fn with_reflection(routes: Routes, public: &[u8], message_size: usize) -> Routes {
     let sets = [
         public,

@@ -46,9 +46,9 @@ const MAX_STREAMS: u32 = 256;
 /// Limits of a server that its process chooses.
 #[derive(Clone, Copy, Debug)]
 pub struct GrpcServerLimits {
-    /// Maximum number of open connections. A gateway holds two, another client a few. One more takes the place
-    /// of the oldest connection that has made no call with the required credentials so far. If there is none,
-    /// it waits. From one address (IPv6: one /64) there are at most half as many of these.
+    /// Maximum number of open connections. A gateway holds two, another client a few. One more takes the
+    /// place of the oldest connection that has made no call with the required credentials so far. If there
+    /// is none, it waits. From one address (IPv6: one /64) there are at most half as many of these.
     pub connections: usize,
     /// Mean time after which a connection gets GOAWAY. Calls in flight on it finish, and its client connects
     /// again, which may lead to another core. The time of each connection is random, from three to five

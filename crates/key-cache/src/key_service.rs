@@ -83,8 +83,8 @@ impl KeyService {
     }
 
     /// Returns the fault of the core, as this gateway sees it. It is down until it has been ready once and
-    /// while it lacks a method. Later it is degraded, because other gateways would have the same fault. A core
-    /// that refuses this gateway is the fault that an operator can mend, also if others do not answer.
+    /// while it lacks a method. Later it is degraded, because other gateways would have the same fault. A
+    /// core that refuses this gateway is the fault that an operator can mend, even while others are silent.
     pub(super) fn fault(&self) -> Option<Fault> {
         let (failure, is_reached) = (*self.failure.lock(), self.answered_once.load(Ordering::Relaxed));
         let is_too_old = self.is_too_old.load(Ordering::Relaxed);

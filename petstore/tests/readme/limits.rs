@@ -3,14 +3,21 @@
 use crate::read;
 
 /// A row of the page; the file that enforces it; and the code there, which has the value.
-const BOUNDS: [(&str, &str, &str); 51] = [
+const BOUNDS: [(&str, &str, &str); 54] = [
     ("| REST ports together | 10,000 |", RLIMITS, "rest: 10_000,"),
     ("| 10,000 | 704 |", RLIMITS, "rest: 704,"),
     ("1,024 | 352 |", RLIMITS, "rest_per_address: 1_024,"),
     ("has been open for 250 ms", "crates/http-server/src/connection_slots.rs", "Duration::from_millis(250)"),
     ("no more than an eighth of", "crates/http-server/src/connection_slots.rs", "self.at_once / 8"),
     ("| 64 MiB; then the connection", "crates/http-server/src/connection_slots.rs", "64 * 1024 * 1024"),
-    ("| gRPC port | 1,024; more wait | 128 |", RLIMITS, "grpc: 1_024,"),
+    ("| gRPC port | 1,024; the oldest without ", RLIMITS, "grpc: 1_024,"),
+    ("if there is none, they wait | 128 |", RLIMITS, "grpc: 128,"),
+    ("without such a call | 512; ", GRPC_CONNECTIONS, "at_once.div_ceil(2)"),
+    (
+        "| – until its first byte | 5 s |",
+        GRPC_CONNECTIONS,
+        "FIRST_BYTES_TIMEOUT: Duration = Duration::from_secs(5);",
+    ),
     ("| admin port | 64, a quarter ", RLIMITS, "admin: 64 }"),
     ("| admin port | 64, a quarter ", "petstore/src/process/parts.rs", "connections - connections / 4;"),
     ("reads nothing of a response | 10 s |", HTTP_SERVER, "write_stall: Duration::from_secs(10)"),
@@ -103,6 +110,7 @@ const OPERATOR: &str = "admin/service/src/domain/operator.rs";
 const PERMITS: &str = "crates/core-client/src/permits.rs";
 const POSTGRES: &str = "crates/database/src/postgres.rs";
 const RETENTION: &str = "core-service/accounts/src/retention.rs";
+const GRPC_CONNECTIONS: &str = "crates/grpc-server/src/connection.rs";
 const RLIMITS: &str = "petstore/src/process/rlimits.rs";
 
 #[test]

@@ -171,8 +171,8 @@ impl RawCalls {
         Self(calls)
     }
 
-    /// Makes a call with these header fields, sends these bytes and stays open. Returns the status with which the
-    /// service ends it.
+    /// Makes a call with these header fields, sends these bytes and stays open. Returns the status with which
+    /// the service ends it.
     pub async fn unfinished(&self, path: &str, fields: &[(&'static str, &str)], bytes: &[u8]) -> Status {
         let mut request = unfinished(&format!("http://petstore{path}"), bytes.to_vec());
         for (name, value) in fields {
