@@ -8,18 +8,18 @@ use serde_json::Value;
 
 use crate::request::CheckRequest;
 
-/// Codes of answers that the contract allows at any time: the clause could not be tried.
-const EXCUSES: [&str; 10] = [
-    "ADDRESS_NOT_ALLOWED",
-    "API_KEY_BANNED",
-    "INSUFFICIENT_SCOPE",
-    "LIMITER_UNAVAILABLE",
-    "OPERATION_BROWNOUT",
-    "OPERATION_REMOVED",
-    "OVERLOADED",
-    "QUOTA_EXCEEDED",
-    "RATE_LIMITED",
-    "UNAVAILABLE",
+/// Answers that the contract allows at any time: the clause could not be tried.
+const EXCUSES: [(u16, &str); 10] = [
+    (403, "ADDRESS_NOT_ALLOWED"),
+    (403, "INSUFFICIENT_SCOPE"),
+    (410, "OPERATION_BROWNOUT"),
+    (410, "OPERATION_REMOVED"),
+    (429, "API_KEY_BANNED"),
+    (429, "QUOTA_EXCEEDED"),
+    (429, "RATE_LIMITED"),
+    (503, "LIMITER_UNAVAILABLE"),
+    (503, "OVERLOADED"),
+    (503, "UNAVAILABLE"),
 ];
 
 /// Reason why a clause does not count as kept.
@@ -84,7 +84,7 @@ impl Answer {
             return Ok(());
         }
         let answered = format!("answered {} {came}", self.status).trim_end().to_owned();
-        if EXCUSES.contains(&&*came) {
+        if EXCUSES.contains(&(self.status, &came)) {
             return Err(Finding::NotTried(format!("{} {answered}", self.shown)));
         }
         Err(self.broken(format!("{answered}, not {status} {code}").trim_end()))
@@ -168,6 +168,11 @@ impl Answers {
 
     fn find(&self, name: &str) -> Option<usize> {
         self.exchanges.iter().position(|(asked, _)| asked.name == name)
+    }
+
+    /// Returns `true` if the service answered as it may at any time.
+    pub(crate) fn is_excused(&self, name: &str) -> bool {
+        self.any(name).is_ok_and(|answer| EXCUSES.contains(&(answer.status, &answer.code())))
     }
 
     fn missing(&self) -> Finding {

@@ -133,7 +133,10 @@ pub(crate) const CLAUSES: &[Clause] = &[
         "6.4",
         "A 429 is RATE_LIMITED with no requests left; a client that waits for Retry-After is admitted.",
         |all, _| {
-            let over = all.get("over the limit")?;
+            let over = all.any("over the limit")?;
+            let (status, code) = (over.status, over.code());
+            (status == 429 && code == "RATE_LIMITED")
+                .or(|| over.broken(format!("answered {status} {code} with no requests left")))?;
             let (left, wait) = (over.number("x-ratelimit-remaining")?, over.number("retry-after")?);
             (left == 0 && (1..=60).contains(&wait))
                 .or(|| over.broken(format!("has {left} left, to wait {wait} s")))?;
@@ -177,7 +180,9 @@ pub(crate) const CLAUSES: &[Clause] = &[
         [("page", 1), ("default page", 20), ("sold", 100)].into_iter().try_for_each(|(name, most)| {
             let answer = all.get(name)?;
             let ids = ids(answer)?;
-            let is_right = ids.len() <= most && ids.is_sorted_by(|one, next| one < next);
+            let is_last = answer.values("x-next-cursor").is_empty();
+            let is_right = (ids.len() == most || (ids.len() < most && is_last))
+                && ids.is_sorted_by(|one, next| one < next);
             is_right.or(|| answer.broken(format!("has the ids {ids:?}")))
         })
     }),
@@ -185,7 +190,16 @@ pub(crate) const CLAUSES: &[Clause] = &[
         "7.1.1",
         "X-Next-Cursor and Link lead to the next page, which leads back to the first.",
         |all, _| {
-            let (page, next) = (all.get("page")?, all.get("next page")?);
+            let page = all.get("page")?;
+            let is_first_of_several = ids(all.get("default page")?)?.len() > 1;
+            if is_first_of_several
+                || !page.values("x-next-cursor").is_empty()
+                || !page.values("link").is_empty()
+            {
+                let cursor = page.field("x-next-cursor")?;
+                page.lists("link", &format!("cursor={cursor}>; rel=\"next\""))?;
+            }
+            let next = all.get("next page")?;
             let (first, second) = (ids(page)?, ids(next)?);
             let is_next =
                 first.iter().all(|first| second.iter().all(|second| first < second)) && !second.is_empty();
@@ -224,7 +238,9 @@ pub(crate) const CLAUSES: &[Clause] = &[
         names_all(all.get("faulty fields")?, &["name", "categoryId"])
     }),
     clause("7.3.5", "A 201 has Location, which leads to the pet.", |all, _| {
-        let (created, located) = (all.get("created")?, all.get("located")?);
+        let created = all.get("created")?;
+        created.field("location")?;
+        let located = all.get("located")?;
         (created.body == located.body).or(|| located.broken("differs from the pet of the 201"))
     }),
     plain("7.4.1", "An Idempotency-Key of more than 255 characters is INVALID_IDEMPOTENCY_KEY."),
@@ -246,20 +262,22 @@ pub(crate) const CLAUSES: &[Clause] = &[
             let answer = all.any("unknown pet")?;
             answer.has("deprecation", "@1764892800")?;
             answer.has("sunset", "Thu, 05 Dec 2030 00:00:00 GMT")?;
-            answer.lists("link", "/v1/pets?status=available>; rel=\"successor-version\"")
+            answer.lists("link", "/v1/pets?status=available>; rel=\"successor-version\"")?;
+            answer.lists("link", "rel=\"deprecation\"")
         },
     ),
     clause("7.6.1", "HEAD is GET without a body.", |all, _| {
         let (page, head) = (all.get("page")?, all.get("HEAD")?);
-        let cursors = [page, head].map(|answer| answer.values("x-next-cursor"));
-        (head.body.is_empty() && cursors[0] == cursors[1]).or(|| head.broken("differs from GET"))
+        let [of_page, of_head] = [page, head].map(|it| ["x-next-cursor", "link"].map(|name| it.values(name)));
+        (head.body.is_empty() && of_page == of_head).or(|| head.broken("differs from GET"))
     }),
     clause("7.6.2", "OPTIONS is 204 with Allow.", |all, _| all.get("OPTIONS")?.lists("allow", "POST")),
     clause("7.6.3", "Another method is 405 with Allow, an unknown path is 404.", |all, _| {
         all.get("DELETE")?.lists("allow", "POST")
     }),
-    clause("7.9.1", "Unknown parameters are ignored.", |all, _| {
+    clause("7.9.1", "Unknown parameters are ignored, and X-Ignored-Input names them.", |all, _| {
         let (page, same) = (all.get("page")?, all.get("unknown parameter")?);
+        same.lists("x-ignored-input", "\"nonsense\";in=query")?;
         (page.body == same.body).or(|| same.broken("has another page"))
     }),
     clause("8.5", "409, 429 and 503 have Retry-After.", |all, _| {

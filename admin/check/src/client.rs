@@ -35,7 +35,7 @@ use uuid::Uuid;
 
 use crate::{
     CheckError,
-    answer::Answer,
+    answer::{Answer, Finding},
     request::{CheckRequest, Payload},
 };
 
@@ -108,7 +108,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Finds an address of the service that accepts connections.
+    /// Finds an address of the service that accepts connections, and whose certificate is trusted.
     pub(crate) async fn connect(
         base: BaseUrl,
         authorities: Option<Vec<CertificateDer<'static>>>,
@@ -120,13 +120,29 @@ impl Client {
         let addresses: Vec<_> = found.collect();
         let mut failure = io::ErrorKind::NotFound.into();
         for &target in &addresses {
-            let route = Route { target, source: None };
-            match timeout(REQUEST_TIMEOUT, route.open()).await.unwrap_or_else(|late| Err(late.into())) {
-                Ok(_) => return Ok(Self { base, tls, addresses, route }),
+            let client = Self {
+                base: base.clone(),
+                tls: tls.clone(),
+                addresses: addresses.clone(),
+                route: Route { target, source: None },
+            };
+            match client.open(client.route).await {
+                Ok(_) => return Ok(client),
                 Err(error) => failure = error,
             }
         }
         Err(unreachable(&failure))
+    }
+
+    /// Opens a connection, with TLS if the base address is `https://`.
+    async fn open(&self, route: Route) -> io::Result<Box<dyn Stream>> {
+        let opening = async {
+            let stream = route.open().await?;
+            let Some(tls) = &self.tls else { return Ok(Box::new(stream) as Box<dyn Stream>) };
+            let name = ServerName::try_from(self.base.host.clone()).map_err(io::Error::other)?;
+            Ok(Box::new(tls.connect(name, stream).await?) as Box<dyn Stream>)
+        };
+        timeout(REQUEST_TIMEOUT, opening).await.unwrap_or_else(|late| Err(late.into()))
     }
 
     /// Returns a route on which the service sees another address of this machine, if there is one: any of the
@@ -142,6 +158,11 @@ impl Client {
         other.map(|&target| Route { target, source: None })
     }
 
+    /// Returns the base address.
+    pub(crate) fn base(&self) -> &BaseUrl {
+        &self.base
+    }
+
     /// Returns the path before `/v1`.
     pub(crate) fn prefix(&self) -> &str {
         &self.base.prefix
@@ -155,13 +176,13 @@ impl Client {
         }
     }
 
-    /// Sends a request, and returns the answer, or why there is none.
+    /// Sends a request, and returns the answer, or why there is none: it was not tried without a connection.
     pub(crate) async fn send(
         &self,
         asked: &CheckRequest,
         key: Option<&HeaderValue>,
         route: Option<Route>,
-    ) -> Result<Answer, String> {
+    ) -> Result<Answer, Finding> {
         let mut request = Request::builder()
             .method(asked.method.clone())
             .uri(self.path(asked))
@@ -180,23 +201,29 @@ impl Client {
                 (Either::Right(withheld()), WITHHELD_TIMEOUT)
             }
         };
-        let request = request.body(body).map_err(|error| error.to_string())?;
-        let exchange = self.exchange(request, route.unwrap_or(self.route));
+        let not_tried = |why: String| Finding::NotTried(why);
+        let request = request.body(body).map_err(|error| not_tried(error.to_string()))?;
+        let stream = self.open(route.unwrap_or(self.route)).await;
+        let stream = stream.map_err(|error| not_tried(format!("no connection: {}", reason(&error))))?;
+        let exchange = self.exchange(request, stream);
         let shown = format!("{} {}{}", asked.method, shortened(&self.path(asked)), with_fields(asked));
         match timeout(deadline, exchange).await {
             Ok(Ok(answer)) => Ok(Answer { shown, ..answer }),
-            Ok(Err(error)) => Err(format!("{shown} got no response: {}", with_causes(&*error))),
-            Err(_) => Err(format!("{shown} got no response within {} s", deadline.as_secs())),
+            Ok(Err(error)) => {
+                Err(Finding::Broken(format!("{shown} got no response: {}", with_causes(&*error))))
+            }
+            Err(_) => {
+                Err(Finding::Broken(format!("{shown} got no response within {} s", deadline.as_secs())))
+            }
         }
     }
 
-    async fn exchange(&self, request: Request<SentBody>, route: Route) -> Result<Answer, BoxedError> {
+    async fn exchange(
+        &self,
+        request: Request<SentBody>,
+        stream: Box<dyn Stream>,
+    ) -> Result<Answer, BoxedError> {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        let stream = route.open().await?;
-        let stream: Box<dyn Stream> = match &self.tls {
-            None => Box::new(stream),
-            Some(tls) => Box::new(tls.connect(ServerName::try_from(self.base.host.clone())?, stream).await?),
-        };
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let mut driver = JoinSet::new(); // ends the connection when it is dropped
         driver.spawn(connection);

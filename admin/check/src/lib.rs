@@ -41,12 +41,18 @@ use tokio_rustls::rustls::{self, pki_types::CertificateDer};
 use crate::{clauses::CLAUSES, client::Client, report::CheckedClause, visit::Visit};
 pub use crate::{client::BaseUrl, report::CheckReport};
 
-/// Reason why a check did not begin.
+/// Reason why a service was not judged.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
-    /// Nothing accepts connections: the base address, and why.
+    /// There is no connection, or nothing that speaks HTTP on it: the base address, and why.
     #[error("cannot reach {0}: {1}")]
     Unreachable(String, String),
+    /// The service does not serve the key: its answer.
+    #[error("the check needs a key that the service accepts: {0}")]
+    KeyRefused(String),
+    /// The service serves nobody at the moment: its answer.
+    #[error("the service does not work at the moment: {0}")]
+    OutOfService(String),
     /// TLS cannot be used.
     #[error("cannot use TLS")]
     Tls(#[source] rustls::Error),

@@ -15,7 +15,7 @@ use crate::{
 
 /// Requests that count, at most, without `--exhaust`.
 pub(crate) const NEEDED: u64 = 40;
-/// Upper bound of the minute's limit that `--exhaust` uses up, and of the requests for it.
+/// Upper bound of the minute's limit that `--exhaust` uses up, with one request more.
 const MAX_EXHAUSTED: u64 = 1_000;
 /// Longest `Retry-After` of an exhausted minute, in seconds.
 const MINUTE_SECS: u64 = 60;
@@ -28,13 +28,15 @@ pub(crate) struct Visit<'a> {
     key: &'a HeaderValue,
     answers: Answers,
     deadline: Instant,
+    /// Reason why the service could not be reached, once that happened.
+    lost: Option<String>,
 }
 
 impl<'a> Visit<'a> {
     pub(crate) fn new(client: &'a Client, key: &'a HeaderValue) -> Self {
         let answers =
             Answers { exchanges: Vec::new(), reason: "it needs an answer that did not come".to_owned() };
-        Self { client, key, answers, deadline: Instant::now() + CHECK_TIMEOUT }
+        Self { client, key, answers, deadline: Instant::now() + CHECK_TIMEOUT, lost: None }
     }
 
     pub(crate) fn into_answers(self) -> Answers {
@@ -43,9 +45,24 @@ impl<'a> Visit<'a> {
 
     /// Sends everything.
     pub(crate) async fn run(&mut self, writes: bool, exhausts: bool) -> Result<(), CheckError> {
+        let sent = self.send_all(writes, exhausts).await;
+        match self.lost.take() {
+            Some(reason) => Err(CheckError::Unreachable(self.client.base().to_string(), reason)),
+            None => sent,
+        }
+    }
+
+    async fn send_all(&mut self, writes: bool, exhausts: bool) -> Result<(), CheckError> {
         for asked in request::without_key() {
             self.send(asked, None, None).await;
+            if let [(_, Err(Finding::Broken(reason)))] = &self.answers.exchanges[..] {
+                self.lost = Some(reason.clone());
+            }
+            if self.lost.is_some() {
+                return Ok(());
+            }
         }
+        self.is_in_service("without a key")?;
         let other = request::from_other_address();
         match self.client.other_route() {
             Some(route) => self.send(other, None, Some(route)).await,
@@ -68,10 +85,32 @@ impl<'a> Visit<'a> {
         Ok(())
     }
 
+    /// Checks that the answer is none of an outage or a limit: nothing could be judged then.
+    fn is_in_service(&self, name: &str) -> Result<(), CheckError> {
+        match self.answers.get(name) {
+            Err(Finding::NotTried(reason)) if self.answers.is_excused(name) => {
+                Err(CheckError::OutOfService(reason))
+            }
+            _ => Ok(()),
+        }
+    }
+
     async fn with_key(&mut self, writes: bool) -> Result<(), CheckError> {
         self.keyed(get("2.6", "/usage", 200, "").named("usage")).await;
+        let refused = self.answers.any("usage").ok().filter(|usage| matches!(usage.status, 401 | 403));
+        if let Some(refused) = refused {
+            let answer = refused.json();
+            let message = answer["message"].as_str().unwrap_or_default();
+            let refused =
+                format!("{} answered {} {}: {message}", refused.shown, refused.status, refused.code());
+            return Err(CheckError::KeyRefused(refused));
+        }
+        self.is_in_service("usage")?;
         if let Ok(usage) = self.answers.get("usage") {
             let usage = usage.json();
+            if let Some(end) = usage["ban"]["until"].as_str() {
+                return Err(CheckError::KeyRefused(format!("it is banned until {end}")));
+            }
             let left =
                 ["minute", "day"].map(|window| usage[window]["remaining"].as_u64().unwrap_or_default());
             let left = left.into_iter().min().unwrap_or_default();
@@ -94,7 +133,7 @@ impl<'a> Visit<'a> {
         let next = self.link("page", "next").map(|path| get("7.1.1", &format!("/..{path}"), 200, ""));
         let pet = self.answers.get("page").ok().and_then(|page| page.json()[0]["id"].as_i64());
         let pet = pet.map(|id| get("2.1", &format!("/pets/{id}"), 200, ""));
-        self.keyed_or(next, "7.1.1", "next page", "the list has one page").await;
+        self.keyed_or(next, "", "next page", "the list has one page").await;
         self.keyed_or(pet, "2.1", "pet", "there is no pet").await;
         self.keyed(get("2.6", "/usage", 200, "").named("usage after")).await;
         let lower_case = self.key.to_str().unwrap_or_default().replacen("Bearer", "bearer", 1);
@@ -114,15 +153,19 @@ impl<'a> Visit<'a> {
         }
         self.deadline = Instant::now() + CHECK_TIMEOUT;
         self.keyed(get("", "/pets?limit=1", 200, "").named("first of the minute")).await;
-        for _ in 0..MAX_EXHAUSTED {
+        let Ok((left, reset)) = self.answers.any("first of the minute").and_then(Answer::shown_window) else {
+            return self.skip_exhausting("the first answer of the minute does not show the requests left");
+        };
+        for number in 0..=left.min(MAX_EXHAUSTED) {
             self.keyed(get("", "/pets?limit=1", 200, "")).await;
-            let Some((asked, Ok(answer))) = self.answers.exchanges.last_mut() else { continue };
-            if answer.status == 429 {
-                *asked = get("6.4", "/pets?limit=1", 429, "RATE_LIMITED").named("over the limit");
+            let Some((asked, Ok(answer))) = self.answers.exchanges.last_mut() else { break };
+            let is_same_minute = answer.shown_window().is_ok_and(|(_, same)| same == reset);
+            if answer.status == 429 || (number == left && (answer.status != 200 || is_same_minute)) {
+                *asked = get("", "/pets?limit=1", 429, "RATE_LIMITED").named("over the limit");
                 break;
             }
         }
-        let Ok(over) = self.answers.get("over the limit") else {
+        let Ok(over) = self.answers.any("over the limit") else {
             return self.skip_exhausting("no request was over the limit: the minute ended first");
         };
         let wait = over.number("retry-after").unwrap_or(u64::MAX);
@@ -134,7 +177,7 @@ impl<'a> Visit<'a> {
     }
 
     fn skip_exhausting(&mut self, reason: &str) {
-        self.skip(get("6.4", "/pets?limit=1", 429, "").named("over the limit"), reason);
+        self.skip(get("", "/pets?limit=1", 429, "").named("over the limit"), reason);
         self.skip(get("6.7", "/usage", 200, "").named("usage over the limit"), reason);
     }
 
@@ -161,7 +204,10 @@ impl<'a> Visit<'a> {
         if Instant::now() >= self.deadline {
             return self.skip(asked, "the time for the check was over");
         }
-        let answer = self.client.send(&asked, key, route).await.map_err(Finding::Broken);
+        let answer = self.client.send(&asked, key, route).await;
+        if let (Err(Finding::NotTried(reason)), None) = (&answer, route) {
+            self.lost.get_or_insert_with(|| reason.clone());
+        }
         self.answers.exchanges.push((CheckRequest { is_keyed: key.is_some(), ..asked }, answer));
     }
 

@@ -107,8 +107,10 @@ async fn a_key_from_standard_input_over_tls_of_a_private_authority() {
     assert_eq!(exit.code, Some(0), "{exit:?}");
     assert!(exit.stdout.contains("kept       6.3    Every request with a valid key counts once"), "{exit:?}");
     let untrusted = checked.installation.run_with_input(&args[..4], checked.key.as_bytes()).await;
-    assert_eq!(untrusted.code, Some(4), "{untrusted:?}");
-    assert!(untrusted.stdout.contains("invalid peer certificate"), "{untrusted:?}");
+    untrusted.assert_refused(1, &["invalid peer certificate"]);
+    let plain = url.replace("https", "http");
+    let plain = checked.installation.run_with_input(&["check", &plain, "--key-file", "-"], b"key").await;
+    plain.assert_refused(1, &["cannot reach http://", "got no response"]);
 }
 
 #[tokio::test]
@@ -122,6 +124,10 @@ async fn a_check_that_cannot_begin_says_why() {
     check("http://127.0.0.1:1/v2").await.assert_refused(2, &["https://shop.example/v1"]);
     let no_key = installation.run(&["check", &url, "--key-file", "nothing"]).await;
     no_key.assert_refused(2, &["--key-file", "no such file"]);
+    for refused in [format!("pet_live_{}", "0".repeat(36)), "nonsense".to_owned(), "pet\u{feff}".to_owned()] {
+        let exit = installation.run_with_input(&["check", &url, "--key-file", "-"], refused.as_bytes()).await;
+        exit.assert_refused(1, &["a key that the service accepts", "401 INVALID_API_KEY"]);
+    }
     assert_eq!(check(&url).await.code, Some(0));
     check(&url).await.assert_refused(1, &["requests are left, and the check needs 40"]);
 }
@@ -250,6 +256,82 @@ async fn every_clause_is_found_broken() {
     assert_eq!(all.filter(|clause| !expected.contains(clause)).collect::<BTreeSet<_>>(), elsewhere);
 }
 
+/// What every answer has, or some have, under another name in turn.
+const MISSING: &[Change] = &[
+    ("", "", "\nx-ratelimit-limit:", "\nx-gone:", &[]),
+    ("", "", "\nx-ratelimit-remaining:", "\nx-gone:", &[]),
+    ("", "", "\nx-ratelimit-reset:", "\nx-gone:", &[]),
+    ("", "", "\nratelimit:", "\nx-gone:", &[]),
+    ("", "", "\nratelimit-policy:", "\nx-gone:", &[]),
+    ("", "", "\nx-request-id:", "\nx-gone:", &[]),
+    ("", "", "\ncache-control:", "\nx-gone:", &[]),
+    ("", "", "\ncontent-type:", "\nx-gone:", &[]),
+    ("", "", "\nwww-authenticate:", "\nx-gone:", &[]),
+    ("", "", "\nx-next-cursor:", "\nx-gone:", &[]),
+    ("GET /v1/pets?", "200 OK", "\nlink:", "\nx-gone:", &[]),
+    ("HEAD", "", "\nlink:", "\nx-gone:", &[]),
+    ("", "HTTP/1.1 4", "\nlink:", "\nx-gone:", &[]),
+    ("/v1/pets/", "", "rel=\"successor-version\"", "rel=\"gone\"", &[]),
+    ("/v1/pets/", "", "rel=\"deprecation\"", "rel=\"gone\"", &[]),
+    ("", "", "\nlocation:", "\nx-gone:", &[]),
+    ("", "", "\nidempotency-replayed:", "\nx-gone:", &[]),
+    ("", "", "\naccept:", "\nx-gone:", &[]),
+    ("", "", "\naccept-encoding:", "\nx-gone:", &[]),
+    ("", "", "\ndeprecation:", "\nx-gone:", &[]),
+    ("", "", "\nsunset:", "\nx-gone:", &[]),
+    ("", "", "\nallow:", "\nx-gone:", &[]),
+    ("", "", "\nx-ignored-input:", "\nx-gone:", &[]),
+    ("", "", "\nx-stability:", "\nx-gone:", &[]),
+    ("", "", "\netag:", "\nx-gone:", &[]),
+    ("", "", "\"id\":", "\"gone\":", &[]),
+    ("", "", "\"name\":", "\"gone\":", &[]),
+    ("", "", "\"categoryId\":", "\"gone\":", &[]),
+    ("", "", "\"code\":", "\"gone\":", &[]),
+    ("", "", "\"message\":", "\"gone\":", &[]),
+    ("", "HTTP/1.1 4", "\"status\":", "\"gone\":", &[]),
+    ("", "", "\"plan\":", "\"gone\":", &[]),
+    ("", "", "\"days\":", "\"gone\":", &[]),
+    ("", "", "\"limit\":", "\"gone\":", &[]),
+    ("", "", "\"used\":", "\"gone\":", &[]),
+    ("", "", "\"resetsAt\":", "\"gone\":", &[]),
+];
+
+#[tokio::test]
+async fn what_is_missing_is_found() {
+    let checked = Checked::start(&[]).await;
+    for change in MISSING {
+        let changed = changing(checked.rest(), std::slice::from_ref(change)).await;
+        assert_ne!(checked.check(changed, &["--write"]).await["broken"], 0, "{change:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_default_page_of_another_size_is_found() {
+    const SMALLER: &[Change] = &[("GET /v1/pets ", "request", "/v1/pets ", "/v1/pets?limit=10 ", &[])];
+    let checked = Checked::start(&[]).await;
+    for _ in 0..10 {
+        let body = "{\"name\":\"Rex\",\"categoryId\":7}".to_owned();
+        checked.server.client(&checked.key).send("POST", "/v1/pets", &[], body).await.assert_status(201);
+    }
+    let broken = checked.broken(changing(checked.rest(), SMALLER).await, &[]).await;
+    assert!(numbers(&broken).contains("7.1"), "{broken:?}");
+}
+
+#[tokio::test]
+async fn another_answer_than_429_over_the_limit_is_found_with_one_request() {
+    const CHANGES: &[Change] = &[
+        ("GET", "HTTP/1.1 429", "\"status\":429", "\"status\":503", &[]),
+        ("GET", "HTTP/1.1 429", "RATE_LIMITED", "UNAVAILABLE", &[]),
+        ("GET", "HTTP/1.1 429", "HTTP/1.1 429 Too Many Requests", "HTTP/1.1 503 Service Unavailable", &[]),
+    ];
+    let checked = Checked::start(&[]).await;
+    checked.installation.write_secret("key", &key_of_new_account(&checked.installation).await);
+    let report = checked.check(changing(checked.rest(), CHANGES).await, &["--exhaust"]).await;
+    let broken = clauses(&report, "broken");
+    assert!(numbers(&broken).contains("6.4"), "{broken:?}");
+    assert!(report["requests"].as_u64() <= Some(120), "{}", report["requests"]);
+}
+
 #[tokio::test]
 #[ignore = "checks the service once for each change: scripts/test --long"]
 async fn a_change_breaks_the_clauses_about_it_and_no_others() {
@@ -313,7 +395,12 @@ async fn changing(service: SocketAddr, changes: &'static [Change]) -> SocketAddr
 
 /// Carries one request and its changed answer.
 async fn carry(mut client: TcpStream, mut service: TcpStream, changes: &[Change]) {
-    let request = head(&mut client).await;
+    let mut request = head(&mut client).await;
+    for (of, only, from, to, _) in changes {
+        if *only == "request" && request.starts_with(of.as_bytes()) {
+            request = replaced(&request, from.as_bytes(), to.as_bytes());
+        }
+    }
     service.write_all(&request).await.unwrap();
     let (mut from_client, mut to_client) = client.split();
     let (mut from_service, mut to_service) = service.split();
