@@ -20,7 +20,7 @@ export function whyEnded(error) {
   const opened = Number(kept());
   if (!opened) return "";
   if (Date.now() - opened >= LASTS_MS) return "Your session has ended: it lasts 8 hours. Sign in to continue where you were.";
-  return "Your session has ended before its 8 hours: it was not used for an hour, an admin ended it, its operator's token was revoked or has expired, you signed out in another window, or 50 newer sessions were opened. Sign in to continue where you were.";
+  return "Your session has ended before its 8 hours: its operator's token was revoked or has expired, it was not used for an hour, an admin ended it, you signed out in another window, or 50 newer sessions were opened. Sign in to continue where you were.";
 }
 
 export function forgetSession() {
