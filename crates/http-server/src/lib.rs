@@ -76,6 +76,7 @@ use http::{
 };
 use petstore_telemetry::metrics;
 use petstore_telemetry::metrics::{GaugeGuard, IntCounter, IntGauge, counter, gauge};
+#[cfg(target_os = "linux")]
 use socket2::{SockFilter, SockRef};
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -295,6 +296,7 @@ pub fn serve(
             port.accept_until(&mut listener, shutdown).await;
         }
         drain.close();
+        #[cfg(target_os = "linux")]
         listener.refuse_new();
         let all_closed = async {
             port.accept_rest(&mut listener, accept_grace).await;
@@ -440,6 +442,7 @@ impl Listener {
     /// yet, although their clients may have sent requests. So the kernel drops the segments that would begin
     /// a new connection (SYN without ACK), and the rest of the queue can be emptied. A client whose segment
     /// was dropped repeats it a second later, and is refused then.
+    #[cfg(target_os = "linux")]
     fn refuse_new(&self) {
         // Classic BPF. The data is a TCP segment, beginning with its header (RFC 9293 §3.1).
         let drop_syn = [

@@ -1,6 +1,8 @@
 //! Resource limits of the process: core dumps, and file descriptors with their shares.
 
-use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+#[cfg(target_os = "linux")]
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Disables core dumps, which would contain keys, tokens and passwords, and keeps other processes of the same
 /// user from reading this one's memory. If the system refuses, that is logged and the process serves anyway.
@@ -13,6 +15,7 @@ pub(crate) fn forbid_core_dumps() {
         tracing::warn!(%error, "could not disable core dumps");
     }
     // The limit does not apply to a program that the kernel pipes core dumps to.
+    #[cfg(target_os = "linux")]
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
         tracing::warn!(
             %error,

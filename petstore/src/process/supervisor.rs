@@ -2,16 +2,15 @@
 //! socket that `NOTIFY_SOCKET` names. systemd then starts what depends on the service once it serves
 //! (`Type=notify`).
 
+#[cfg(target_os = "linux")]
+use std::os::linux::net::SocketAddrExt;
 use std::{
     env,
     ffi::OsStr,
     io,
-    os::{
-        linux::net::SocketAddrExt,
-        unix::{
-            ffi::OsStrExt,
-            net::{SocketAddr, UnixDatagram},
-        },
+    os::unix::{
+        ffi::OsStrExt,
+        net::{SocketAddr, UnixDatagram},
     },
 };
 
@@ -32,6 +31,7 @@ pub(super) fn tell(state: &[u8]) {
 /// Sends a datagram to a path, or to an abstract address, which begins with `@`. Never waits.
 fn send(name: &[u8], state: &[u8]) -> io::Result<()> {
     let address = match name {
+        #[cfg(target_os = "linux")]
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
         path => SocketAddr::from_pathname(OsStr::from_bytes(path))?,
     };

@@ -12,6 +12,7 @@ mod crates;
 mod descriptor;
 mod limits;
 mod performance;
+mod platforms;
 mod references;
 mod sessions;
 mod settings;

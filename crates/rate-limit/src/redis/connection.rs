@@ -126,8 +126,10 @@ impl fmt::Debug for RedisConnection {
 
 /// Returns the function that connects to the server, or to the Cluster if there are several URLs.
 fn connect(urls: Vec<RedisUrl>, deadlines: RedisDeadlines) -> Result<Box<Connect>, &'static str> {
+    let tcp = TcpSettings::default().set_nodelay(true);
     // The connection is closed after this time without an acknowledgement by the peer's kernel.
-    let tcp = TcpSettings::default().set_nodelay(true).set_user_timeout(Duration::from_secs(2));
+    #[cfg(target_os = "linux")]
+    let tcp = tcp.set_user_timeout(Duration::from_secs(2));
     let nodes: Vec<_> = urls
         .into_iter()
         .map(|RedisUrl(info)| {
