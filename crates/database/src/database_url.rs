@@ -6,7 +6,7 @@ use std::{
     str::FromStr,
 };
 
-use sea_orm::sqlx::{ConnectOptions, postgres::PgConnectOptions};
+use sea_orm::sqlx::{self, ConnectOptions, postgres::PgConnectOptions};
 
 /// The location of the store: a SQLite file or a PostgreSQL database.
 ///
@@ -44,59 +44,28 @@ impl DatabaseUrl {
     }
 }
 
-/// Reason why a text is not a database URL. Shows at most the scheme, because the rest may hold a password.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DatabaseUrlError {
-    /// There is no `scheme://`.
-    #[error("the database URL must begin with sqlite:// or postgres://")]
-    NoScheme,
-    /// The scheme is not supported.
-    #[error("the database URL must begin with sqlite:// or postgres://, not with {0}://")]
-    UnsupportedScheme(String),
-    /// The path of the file is empty, or SQLite's name for a database in memory.
-    #[error("the database URL must name a file, as in sqlite://data/petstore.db")]
-    NoPath,
-    /// The path of the file has a query string.
-    #[error("the database URL of a file must not have parameters")]
-    HasParameters,
-    /// The text begins with `postgres://`, and the rest cannot be parsed.
-    #[error(
-        "the database URL must be of the form postgres://USER:PASSWORD@HOST:PORT/DATABASE, special \
-         characters in its parts percent-encoded"
-    )]
-    InvalidPostgres,
-    /// The database is not named.
-    #[error("the database URL must name a database, as in postgres://petstore@localhost/petstore")]
-    NoDatabase,
-    /// The URL has an unsupported parameter.
-    #[error(
-        "a postgres:// URL may have the parameters sslmode, sslrootcert, sslcert, sslkey, host, port, user, \
-         password, dbname and application_name, and no others"
-    )]
-    UnsupportedParameter,
-}
+/// Reasons why a text is not a database URL. None shows a part of it, which may be a password.
+const SCHEMES: &str = "the database URL must begin with sqlite:// or postgres://";
+const NO_PATH: &str = "the database URL must name a file, as in sqlite://data/petstore.db";
+const NO_DATABASE: &str =
+    "the database URL must name a database, as in postgres://petstore@localhost/petstore";
+const PARAMETERS: &str = "a postgres:// URL may have the parameters sslmode, sslrootcert, sslcert, sslkey, \
+    host, port, user, password, dbname and application_name, and no others";
+const POSTGRES_FORM: &str = "the database URL must be of the form \
+    postgres://USER:PASSWORD@HOST:PORT/DATABASE, special characters in its parts percent-encoded";
 
 impl FromStr for DatabaseUrl {
-    type Err = DatabaseUrlError;
+    type Err = &'static str;
 
     fn from_str(url: &str) -> Result<Self, Self::Err> {
-        let (scheme, rest) = url.split_once("://").ok_or(DatabaseUrlError::NoScheme)?;
-        match scheme {
-            "sqlite" => match rest {
-                "" | ":memory:" => Err(DatabaseUrlError::NoPath),
-                path if path.contains('?') => Err(DatabaseUrlError::HasParameters),
-                path => Ok(Self::Sqlite(path.into())),
-            },
-            "postgres" | "postgresql" => Ok(Self::Postgres(Box::new(url.parse()?))),
-            _ => {
-                let is_scheme =
-                    scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
-                Err(if is_scheme && scheme.len() <= 20 {
-                    DatabaseUrlError::UnsupportedScheme(scheme.to_owned())
-                } else {
-                    DatabaseUrlError::NoScheme // it may be a secret
-                })
+        match url.split_once("://").ok_or(SCHEMES)? {
+            ("sqlite", "" | ":memory:") => Err(NO_PATH),
+            ("sqlite", path) if path.contains('?') => {
+                Err("the database URL of a file must not have parameters")
             }
+            ("sqlite", path) => Ok(Self::Sqlite(path.into())),
+            ("postgres" | "postgresql", _) => Ok(Self::Postgres(Box::new(url.parse()?))),
+            _ => Err(SCHEMES),
         }
     }
 }
@@ -134,10 +103,17 @@ impl PostgresAddress {
 
     /// Returns `HOST:PORT`, or the folder of the Unix socket.
     pub(crate) fn host(&self) -> String {
-        match self.0.get_socket() {
-            Some(socket) => socket.display().to_string(),
-            None => format!("{}:{}", self.0.get_host(), self.0.get_port()),
+        match (self.socket(), self.0.get_host(), self.0.get_port()) {
+            (Some(socket), ..) => socket.display().to_string(),
+            (None, host, port) if host.contains(':') => format!("[{host}]:{port}"),
+            (None, host, port) => format!("{host}:{port}"),
         }
+    }
+
+    /// Returns the folder of the Unix socket, which may also stand in place of a host name.
+    fn socket(&self) -> Option<&Path> {
+        let host = Path::new(self.0.get_host());
+        self.0.get_socket().map(PathBuf::as_path).or_else(|| host.is_absolute().then_some(host))
     }
 
     /// Returns the name of the user that logs in.
@@ -152,7 +128,7 @@ impl PostgresAddress {
 }
 
 impl FromStr for PostgresAddress {
-    type Err = DatabaseUrlError;
+    type Err = &'static str;
 
     fn from_str(url: &str) -> Result<Self, Self::Err> {
         let query = url.split_once('?').map_or("", |(_, query)| query);
@@ -164,22 +140,47 @@ impl FromStr for PostgresAddress {
             logins.contains(&name) || keys.contains(&name)
         };
         if !names.map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name)).all(is_supported) {
-            return Err(DatabaseUrlError::UnsupportedParameter);
+            return Err(PARAMETERS);
         }
         // The driver's error may repeat parts of the URL.
-        let options: PgConnectOptions = url.parse().map_err(|_| DatabaseUrlError::InvalidPostgres)?;
+        let options = parse(url).map_err(|_| POSTGRES_FORM)?;
         match options.get_database() {
-            None | Some("") => Err(DatabaseUrlError::NoDatabase),
+            None | Some("") => Err(NO_DATABASE),
             Some(_) => Ok(Self(options.disable_statement_logging())),
         }
     }
+}
+
+/// Parses a URL with the driver, and what libpq takes and the driver does not: an IPv6 address, and no host
+/// after a user or before a port, as in `postgres://USER:PASSWORD@/DATABASE?host=/FOLDER`.
+fn parse(url: &str) -> Result<PgConnectOptions, sqlx::Error> {
+    let (scheme, rest) = url.split_once("://").unwrap_or_default();
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let host_at = authority.rfind('@').map_or(0, |at| at + 1);
+    let (user, host) = authority.split_at(host_at);
+    let options = if !authority.is_empty() && (host.is_empty() || host.starts_with(':')) {
+        let default = PgConnectOptions::new_without_pgpass();
+        let options: PgConnectOptions = format!("{scheme}://{user}localhost{host}{path}").parse()?;
+        if path.split(['?', '&']).any(|pair| pair.starts_with("host=")) {
+            options
+        } else {
+            options.host(default.get_host())
+        }
+    } else {
+        url.parse()?
+    };
+    let address = options.get_host().strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    Ok(match address.map(str::to_owned) {
+        Some(address) => options.host(&address),
+        None => options,
+    })
 }
 
 /// Formats the URL without password and parameters.
 impl fmt::Display for PostgresAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (user, database) = (self.user(), self.database());
-        match self.0.get_socket() {
+        match self.socket() {
             Some(socket) => write!(f, "postgres://{user}@localhost/{database}?host={}", socket.display()),
             None => write!(f, "postgres://{user}@{}/{database}", self.host()),
         }
@@ -216,11 +217,34 @@ mod tests {
                 "postgres://pet:SECRET@localhost/shop?host=/run/postgresql",
                 "postgres://pet@localhost/shop?host=/run/postgresql",
             ),
+            (
+                "postgres://pet:SE%40CRET@/shop?host=/cloudsql/a:b:c",
+                "postgres://pet@localhost/shop?host=/cloudsql/a:b:c",
+            ),
+            ("postgres://pet:SECRET@:6543/shop?host=/run", "postgres://pet@localhost/shop?host=/run"),
+            ("postgres://pet:SECRET@/shop?host=db.example", "postgres://pet@db.example:5432/shop"),
+            ("postgres://pet:SECRET@/shop?host=::1&port=6543", "postgres://pet@[::1]:6543/shop"),
+            ("postgres://pet:SECRET@/shop?host=[::1]", "postgres://pet@[::1]:5432/shop"),
+            ("postgres://pet@%2Frun%2Fpostgresql/shop", "postgres://pet@localhost/shop?host=/run/postgresql"),
         ];
         for (url, shown) in cases {
             let parsed: DatabaseUrl = url.parse().unwrap();
             assert_eq!((parsed.to_string(), format!("{parsed:?}")), (shown.to_owned(), shown.to_owned()));
             assert_eq!(parsed.sqlite_file(), None);
+        }
+    }
+
+    #[test]
+    fn the_driver_gets_an_ipv6_address_without_brackets_and_the_whole_login() {
+        for url in ["postgres://pet:a%3Ab@[::1]:6543/shop", "postgres://pet:a%3Ab@:6543/shop?host=::1"] {
+            let options = parse(url).unwrap();
+            assert_eq!((options.get_host(), options.get_port()), ("::1", 6_543), "{url}");
+            assert_eq!(options.get_username(), "pet");
+            assert!(format!("{options:?}").contains(r#"password: Some("a:b")"#), "{options:?}");
+        }
+        let default = PgConnectOptions::new_without_pgpass();
+        for url in ["postgres://pet@/shop", "postgres:///shop", "postgres://pet@:5432/shop"] {
+            assert_eq!(parse(url).unwrap().get_host(), default.get_host(), "as libpq's default: {url}");
         }
     }
 
@@ -242,24 +266,24 @@ mod tests {
     #[test]
     fn an_invalid_url_is_refused_without_being_shown() {
         let cases = [
-            ("mysql://u:secret@h/db", DatabaseUrlError::UnsupportedScheme("mysql".into())),
-            ("u:secret@h://db", DatabaseUrlError::NoScheme),
-            ("data/petstore.db", DatabaseUrlError::NoScheme),
-            ("sqlite://", DatabaseUrlError::NoPath),
-            ("sqlite://:memory:", DatabaseUrlError::NoPath),
-            ("sqlite://pets.db?key=secret", DatabaseUrlError::HasParameters),
-            ("postgres://u:secret@h", DatabaseUrlError::NoDatabase),
-            ("postgres://u:secret@h:port/db", DatabaseUrlError::InvalidPostgres),
-            ("postgres://u:sec/ret@h/db", DatabaseUrlError::InvalidPostgres),
-            ("postgres://u@h/db?sslmode=secret", DatabaseUrlError::InvalidPostgres),
-            ("postgres://u@h/db?pasword=secret", DatabaseUrlError::UnsupportedParameter),
-            ("postgres://u@h/db?pass%77ord=secret", DatabaseUrlError::UnsupportedParameter),
-            ("postgres://u@h/db?options=-csecret", DatabaseUrlError::UnsupportedParameter),
+            ("mysql://u:secret@h/db", SCHEMES),
+            ("u:secret@h://db", SCHEMES),
+            ("data/petstore.db", SCHEMES),
+            ("sqlite://", NO_PATH),
+            ("sqlite://:memory:", NO_PATH),
+            ("sqlite://pets.db?key=secret", "the database URL of a file must not have parameters"),
+            ("postgres://u:secret@h", NO_DATABASE),
+            ("postgres://u:secret@h:port/db", POSTGRES_FORM),
+            ("postgres://u:sec/ret@h/db", POSTGRES_FORM),
+            ("postgres://u@h/db?sslmode=secret", POSTGRES_FORM),
+            ("postgres://u@h/db?pasword=secret", PARAMETERS),
+            ("postgres://u@h/db?pass%77ord=secret", PARAMETERS),
+            ("postgres://u@h/db?options=-csecret", PARAMETERS),
         ];
         for (url, expected) in cases {
             let refusal = url.parse::<DatabaseUrl>().unwrap_err();
             assert_eq!(refusal, expected, "{url}");
-            assert!(!refusal.to_string().contains("secret"), "{refusal}");
+            assert!(!refusal.contains("secret"), "{refusal}");
         }
     }
 }

@@ -78,7 +78,7 @@ mod sqlite;
 mod statements;
 
 pub use connection::{BatchError, Batched, Batches, Session};
-pub use database_url::{DatabaseUrl, DatabaseUrlError, PostgresAddress};
+pub use database_url::{DatabaseUrl, PostgresAddress};
 pub use migrations::{Loss, Losses, Migration, MigrationState, Schema, SchemaChange};
 pub use open::{OpenError, OpenOptions};
 pub use replicas::BatchedReads;
