@@ -60,6 +60,12 @@ pub(crate) fn run(
             settings.print(&answer, |answer| table(COLUMNS, &answer["brownouts"]))
         }
         BrownoutCommand::Cancel { id } => {
+            let answer = settings.call("ListBrownouts", &json!({}))?;
+            let mut planned = answer["brownouts"].as_array().into_iter().flatten();
+            if !planned.any(|brownout| brownout["id"] == id) {
+                let reason = format!("there is no brownout {id} that is planned or in force");
+                return Err(CommandError::NotFound(reason));
+            }
             settings.say("CancelBrownout", &json!({ "id": id }), "brownout {id} is not planned")
         }
     }

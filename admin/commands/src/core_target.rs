@@ -147,6 +147,12 @@ impl<C: RemoteCore> FromArgMatches for CoreTarget<C> {
         if remote > store {
             C::from_arg_matches(matches).map(|settings| Self::Remote(Box::new(settings)))
         } else if remote < store || remote.is_none() {
+            let of_core = ["service_token_file", "core_ca", "core_cert", "core_key"];
+            let is_typed = |id: &&str| matches.value_source(id) == Some(ValueSource::CommandLine);
+            if let Some(flag) = of_core.into_iter().find(is_typed) {
+                let refusal = format!("--{} has no effect without --core-url\n", flag.replace('_', "-"));
+                return Err(clap::Error::raw(ErrorKind::ArgumentConflict, refusal));
+            }
             DatabaseSettings::from_arg_matches(matches).map(|settings| Self::Store(Box::new(settings)))
         } else {
             let conflict = "--core-url and --database-url cannot be used together\n";

@@ -59,9 +59,9 @@ pub enum CommandError {
     /// An output must not or cannot be written.
     #[error(transparent)]
     Output(#[from] OutputFileError),
-    /// No refusal was found. The answer has been printed.
-    #[error("no record of such a refusal")]
-    NotFound,
+    /// The core does not know what was asked for, as this sentence says.
+    #[error("{0}")]
+    NotFound(String),
     /// The text cannot be read.
     #[error("cannot read stdin")]
     Stdin(#[source] io::Error),
@@ -93,7 +93,7 @@ impl CommandError {
             Self::Setting(_) => 2,
             Self::Core(error) if error.status().code() == Code::InvalidArgument => 2,
             Self::Core(error) if error.status().code() == Code::NotFound => 3,
-            Self::UnknownAccount { .. } | Self::NotFound | Self::UnknownKeys | Self::NotRotated => 3,
+            Self::UnknownAccount { .. } | Self::NotFound(_) | Self::UnknownKeys | Self::NotRotated => 3,
             Self::NotYetSafe => 4,
             Self::Store(_)
             | Self::Runtime(_)

@@ -50,15 +50,16 @@ pub struct UsageSettings {
     last: Option<Duration>,
 
     /// Key whose requests are shown; requires `--by minute`
-    #[arg(long, value_parser = NonEmptyStringValueParser::new(), value_name = "ID", requires = "account")]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new(), value_name = "ID")]
+    #[arg(conflicts_with_all = ["all", "near_limit", "over_limit"])]
     key: Option<String>,
 
     /// Show each key in separate rows; requires `--by minute`
-    #[arg(long, requires = "account")]
+    #[arg(long, conflicts_with_all = ["all", "near_limit", "over_limit"])]
     by_key: bool,
 
     /// Print CSV whatever `--output` says, as it is read: for any number of accounts
-    #[arg(long, requires = "all")]
+    #[arg(long, conflicts_with_all = ["account", "near_limit", "over_limit"])]
     csv: bool,
 
     #[command(flatten)]
@@ -323,7 +324,8 @@ pub(crate) fn explain(explain: &ExplainSettings) -> Result<(), CommandError> {
         let note = Some(sentence("{note}", answer)).filter(|_| answer["note"] != "");
         explanations.chain(note).collect::<Vec<_>>().join("\n")
     })?;
-    if answer["note"] == "" { Ok(()) } else { Err(CommandError::NotFound) }
+    let not_found = || Err(CommandError::NotFound("no record of such a refusal".to_owned()));
+    if answer["note"] == "" { Ok(()) } else { not_found() }
 }
 
 /// Returns the time at which a report over the last time begins.

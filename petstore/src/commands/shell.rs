@@ -49,7 +49,8 @@ const EXIT_STATUS: [&str; 6] = [
     "0: the command succeeded.",
     "1: it failed; one line on stderr has the reason.",
     "2: an argument or a setting is invalid, or migrate down lacks --yes; nothing was done.",
-    "3: the account, key, operator or refusal in its arguments does not exist, or the text has no known key.",
+    "3: what its arguments name does not exist: account, key, operator, brownout or refusal; or the text has \
+     no known key.",
     "4: check found a broken clause of the contract, or a rotated key is still needed.",
     "141: the reader of a pipe was gone before the output was written.",
 ];

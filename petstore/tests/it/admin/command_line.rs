@@ -66,6 +66,84 @@ async fn an_empty_filter_is_refused_as_in_the_admin_api() {
 }
 
 #[tokio::test]
+async fn a_flag_without_effect_is_refused() {
+    let installation = petstore();
+    installation.json(&["migrate", "up"]).await;
+    installation.json(&["account", "create", "shop", "--plan", "free"]).await;
+    installation.write_secret("key", "pet_live_0000000000000000000000000000001PRvVh");
+    let (id, url) = ("01890000-0000-7000-8000-000000000001", "http://127.0.0.1:1/v1");
+    for args in [
+        ["usage", "--near-limit", "--csv"].as_slice(),
+        &["usage", "--over-limit", "--csv"],
+        &["usage", "--account", "shop", "--csv"],
+        &["usage", "--all", "--key", id],
+        &["usage", "--near-limit", "--key", id],
+        &["usage", "--over-limit", "--key", id],
+        &["usage", "--all", "--by-key"],
+        &["usage", "--near-limit", "--by-key"],
+        &["usage", "--over-limit", "--by-key"],
+        &["usage", "--near-limit", "--by", "month"],
+        &["usage", "--over-limit", "--last", "1d"],
+        &["usage", "--account", "shop", "--key", id],
+        &["usage", "--account", "shop", "--by-key"],
+        &["usage", "--account", "shop", "--by", "month"],
+        &["usage", "--all", "--by", "minute"],
+        &["deprecation", "--by", "key"],
+        &["deprecation", "--account", "shop", "--by", "key", "--days", "3"],
+        &["explain", "request-1", "--key", id],
+        &["explain", "--account", "shop", "--key", id],
+        &["account", "create", "a", "--plan", "free", "--per-minute", "5", "--per-day", "5"],
+        &["account", "set-plan", "shop", "--plan", "pro", "--per-minute", "5", "--per-day", "5"],
+        &["account", "list", "--core-ca", "ca.pem"],
+        &["account", "list", "--service-token-file", "token"],
+        &["key", "list", "--core-cert", "cert.pem", "--core-key", "key.pem", "--core-ca", "ca.pem"],
+        &["export", "--core-ca", "ca.pem"],
+        &["import", "pets.ndjson", "--service-token-file", "token"],
+        &["gateway", "--core-url", "http://127.0.0.1:1", "--core-ca", "key"],
+        &["check", url, "--key-file", "key", "--ca", "key"],
+        &["serve", "--replica-url", "postgres://reader@two/shop"],
+    ] {
+        let exit = installation.run(args).await;
+        assert_eq!((exit.code, exit.stderr.lines().count()), (Some(2), 1), "{args:?}: {exit:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_does_not_exist_is_exit_code_3_in_every_command() {
+    let installation = petstore();
+    installation.json(&["migrate", "up"]).await;
+    let id = "01890000-0000-7000-8000-000000000001";
+    for args in [
+        ["account", "show", "nobody"].as_slice(),
+        &["account", "rename", "nobody", "somebody"],
+        &["account", "set-plan", "nobody", "--plan", "pro"],
+        &["account", "suspend", "nobody", "--yes"],
+        &["account", "resume", "nobody"],
+        &["key", "create", "--account", "nobody"],
+        &["key", "list", "--account", "nobody"],
+        &["key", "show", id],
+        &["key", "revoke", id, "--yes"],
+        &["key", "rotate", id],
+        &["key", "handover", id],
+        &["key", "find"],
+        &["ban", "add", id, "--for", "1h"],
+        &["ban", "lift", id],
+        &["brownout", "create", "--account", "nobody", "--for", "1h"],
+        &["brownout", "cancel", "77"],
+        &["operator", "rotate", "nobody"],
+        &["operator", "revoke", "nobody", "--yes"],
+        &["explain", "--account", "nobody"],
+        &["explain", "--key", id],
+        &["explain", "request-1"],
+        &["usage", "--account", "nobody"],
+        &["deprecation", "--account", "nobody"],
+    ] {
+        let exit = installation.run(args).await;
+        assert_eq!((exit.code, exit.stderr.lines().count()), (Some(3), 1), "{args:?}: {exit:?}");
+    }
+}
+
+#[tokio::test]
 async fn no_refusal_shows_internals() {
     let installation = petstore();
     installation.json(&["migrate", "up"]).await;
