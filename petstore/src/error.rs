@@ -16,7 +16,7 @@ use petstore_command_line::{
 use petstore_database::OpenError;
 use petstore_settings::InvalidSetting;
 
-use crate::process::ProcessError;
+use crate::{process::ProcessError, variables::name_variables};
 
 /// Reason why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +40,9 @@ pub(crate) enum CliError {
     /// The service does not keep the contract. The result has been printed.
     #[error("the service does not keep the contract; broken clauses: {0}")]
     ContractBroken(usize),
+    /// An environment variable cannot be used.
+    #[error("{0}")]
+    Variable(String),
     #[error(transparent)]
     Check(#[from] CheckError),
     #[error(transparent)]
@@ -107,7 +110,7 @@ impl CliError {
         }
         output::note(&self.line());
         ExitCode::from(match self {
-            Self::Process(ProcessError::Setting(_)) | Self::NotConfirmed => 2,
+            Self::Process(ProcessError::Setting(_)) | Self::Variable(_) | Self::NotConfirmed => 2,
             Self::Command(error) => error.exit_code(),
             Self::ContractBroken(_) => 4,
             Self::Process(_)
@@ -123,7 +126,7 @@ impl CliError {
     /// Returns the error and its causes in one line.
     fn line(&self) -> String {
         let line = format!("error: {}", output::with_causes(self));
-        output::without_number(&line.replace('\n', " "))
+        output::without_number(&name_variables(&line.replace('\n', " ")))
     }
 }
 

@@ -4,7 +4,7 @@
 //! This crate composes the parts, and is the only one that depends on all of them. The service itself is in
 //! `petstore-core` (the store and gRPC) and `petstore-gateway` (REST).
 
-// In layers, the highest first: cli, commands, error, process. A module uses those after it.
+// In layers, the highest first: cli, commands, error, variables, process. A module uses those after it.
 mod cli;
 /// The servers, and the commands that work on their store or on one of their processes.
 mod commands {
@@ -17,6 +17,7 @@ mod commands {
 }
 mod error;
 mod process;
+mod variables;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -44,9 +45,13 @@ use crate::{
 /// stderr. The exit code is 0, 2 for invalid arguments and settings, 3 for a missing object, 4 for a broken
 /// contract or a key that is still needed, and 1 for every other failure.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    if let Err(reason) = variables::normalize(&args, cli::variables) {
+        return CliError::Variable(reason).report();
+    }
     let verb = match Cli::try_parse_from(cli::with_default_verb(args)) {
         Ok(cli) => cli.verb,
-        Err(error) => return cli::report(&error),
+        Err(error) => return cli::report(error),
     };
     let done = dispatch(verb);
     if let Some(log) = logs::log() {
@@ -59,7 +64,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn dispatch(verb: Verb) -> Result<(), CliError> {
-    let warnings = cli::unknown_variables();
+    let warnings = variables::unknown_variables(cli::variables);
     // Servers log the unknown variables.
     if !matches!(verb, Verb::Serve(_) | Verb::Core(_) | Verb::Gateway(_)) {
         for warning in &warnings {

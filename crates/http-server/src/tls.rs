@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio_rustls::rustls::{
-    Error, InconsistentKeys,
+    Error, InconsistentKeys, RootCertStore,
     crypto::ring,
     pki_types::{
         CertificateDer, PrivateKeyDer,
@@ -27,9 +27,16 @@ pub enum PemError {
     NoKey,
     /// The PEM is broken, or the key is of another kind.
     #[error(
-        "holds a private key that cannot be used: it must be an RSA, ECDSA or Ed25519 key without a password"
+        "holds a private key that cannot be used: it must be without a password, and RSA with 2048 to 8192 \
+         bits, ECDSA on P-256 or P-384, or Ed25519"
     )]
     BadKey,
+    /// No authority has a key that is supported.
+    #[error(
+        "holds no authority that can be used: its key must be RSA with 2048 to 8192 bits, ECDSA on P-256 or \
+         P-384, or Ed25519"
+    )]
+    BadAuthority,
     /// Certificate and key are valid, but do not belong together.
     #[error("holds the key of another certificate")]
     KeyMismatch,
@@ -40,7 +47,7 @@ impl PemError {
     pub const fn is_in_key_file(self) -> bool {
         match self {
             Self::NoKey | Self::BadKey | Self::KeyMismatch => true,
-            Self::NoCertificate | Self::BadCertificate => false,
+            Self::NoCertificate | Self::BadCertificate | Self::BadAuthority => false,
         }
     }
 }
@@ -61,6 +68,25 @@ pub fn certificates(file: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemErro
         return Err(PemError::BadCertificate);
     }
     Ok(chain)
+}
+
+/// Parses the certificates of authorities in a file, one of which at least can be used.
+///
+/// # Errors
+///
+/// If the file has none, or one that cannot be read.
+pub fn authorities(file: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError> {
+    let (found, mut roots) = (certificates(file)?, RootCertStore::empty());
+    roots.add_parsable_certificates(found.iter().cloned());
+    let algorithms = ring::default_provider().signature_verification_algorithms.all;
+    let mut names = algorithms.iter().map(|algorithm| algorithm.public_key_alg_id());
+    let has_key = |name: &[u8]| {
+        roots
+            .roots
+            .iter()
+            .any(|root| root.subject_public_key_info.windows(name.len()).any(|part| part == name))
+    };
+    if names.any(|name| has_key(&name)) { Ok(found) } else { Err(PemError::BadAuthority) }
 }
 
 /// Parses a certificate, followed by its intermediates, and its private key.

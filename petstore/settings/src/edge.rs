@@ -61,6 +61,7 @@ pub struct EdgeSettings {
     /// Origin whose web pages may read responses (CORS), such as `https://shop.example`; may be repeated,
     /// separated by commas in the variable
     #[arg(long, env = "PETSTORE_CORS_ORIGIN", value_delimiter = ',', value_name = "ORIGIN")]
+    #[arg(value_parser = SecretUrl::<CorsOrigin>::default())]
     pub cors_origin: Vec<CorsOrigin>,
 
     /// Bans of API keys that keep sending after 429; `off` also ignores the bans in force
@@ -122,7 +123,7 @@ pub struct LimiterSettings {
         value_delimiter = ',',
         value_name = "URL"
     )]
-    #[arg(value_parser = SecretUrl::<RedisUrl>::new("redis-url"))]
+    #[arg(value_parser = SecretUrl::<RedisUrl>::default())]
     pub redis_url: Vec<RedisUrl>,
 
     /// File with the URL of Redis, or those of a Cluster's nodes, one per line, mode 0600

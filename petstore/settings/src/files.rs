@@ -1,42 +1,67 @@
 //! Files that settings name.
 
 use std::{
-    fs::{self, File},
+    fs::{Metadata, OpenOptions},
     io::{self, Read},
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
 use petstore_api_key::ServiceToken;
 use petstore_command_line::output::reason;
 use petstore_http_server::{Certificate, tls};
-use rustix::process::geteuid;
+use rustix::{fs::OFlags, process::geteuid};
 
 use super::InvalidSetting;
 
-/// Upper bound of a secret, in bytes.
-const MAX_SECRET_BYTES: u64 = 64 * 1024;
+/// Upper bound of a file, in bytes. The largest are lists of authorities.
+const MAX_BYTES: u64 = 1024 * 1024;
 
-/// Returns the text of a file that only its owner has access to.
+/// Returns the content of a file that a setting names, and what the system says about the file. Only a
+/// regular file of bounded size is read: nobody may ever write to a FIFO, and a device may never end.
+///
+/// # Errors
+///
+/// If the file cannot be used. The text says why, without anything of the file's content.
+pub fn settings_file(path: &Path) -> Result<(Vec<u8>, Metadata), String> {
+    if path.as_os_str().to_string_lossy().contains("://") {
+        return Err("must be the name of a file, not a URL".to_owned()); // which may hold a password
+    }
+    let unreadable = |error: io::Error| format!("cannot read {}: {}", path.display(), reason(&error));
+    // Opening a FIFO would otherwise wait for somebody who writes to it.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(unreadable)?;
+    let metadata = file.metadata().map_err(unreadable)?; // of the open file, so that it cannot be exchanged
+    let mut content = Vec::new();
+    if metadata.is_file() {
+        file.take(MAX_BYTES + 1).read_to_end(&mut content).map_err(unreadable)?;
+    }
+    if metadata.is_file() && content.len() as u64 <= MAX_BYTES {
+        Ok((content, metadata))
+    } else {
+        Err(format!("{} must be a regular file of at most 1 MiB", path.display()))
+    }
+}
+
+/// Returns the text of a file that only its owner has access to: lines without other control characters.
 ///
 /// # Errors
 ///
 /// If the file cannot be used. The text says why, without anything of the file's content.
 pub fn secret_file(path: &Path) -> Result<String, String> {
-    let unreadable = |error: io::Error| unreadable(path, &error);
-    let file = File::open(path).map_err(unreadable)?;
-    let metadata = file.metadata().map_err(unreadable)?; // of the open file, so that it cannot be exchanged
-    check(metadata.is_file(), metadata.mode(), (metadata.uid(), geteuid().as_raw()))
-        .map_err(|reason| format!("{} {reason}", path.display()))?;
-    let mut written = String::new();
-    file.take(MAX_SECRET_BYTES).read_to_string(&mut written).map_err(unreadable)?;
-    Ok(written)
+    let (content, metadata) = settings_file(path)?;
+    let named = |reason: String| format!("{} {reason}", path.display());
+    check_access(metadata.mode(), (metadata.uid(), geteuid().as_raw())).map_err(named)?;
+    match String::from_utf8(content) {
+        Ok(text) if !text.trim().lines().any(|line| line.trim().contains(char::is_control)) => Ok(text),
+        Ok(_) | Err(_) => Err(named("must be text in UTF-8 without control characters".to_owned())),
+    }
 }
 
 /// Checks that only the owner of a secret's file has access to it, and that the owner is this process's user,
 /// or root, who can read everything anyway.
-fn check(is_regular: bool, mode: u32, (owner, user): (u32, u32)) -> Result<(), String> {
-    if !is_regular || mode & 0o077 != 0 {
+fn check_access(mode: u32, (owner, user): (u32, u32)) -> Result<(), String> {
+    if mode & 0o077 != 0 {
         return Err("must be a file of mode 0600 or stricter".to_owned());
     }
     if owner == user || owner == 0 {
@@ -45,10 +70,10 @@ fn check(is_regular: bool, mode: u32, (owner, user): (u32, u32)) -> Result<(), S
     Err(format!("belongs to user {owner}, and must belong to the user of this process ({user}) or to root"))
 }
 
-/// Returns the certificates in a PEM file.
-pub(super) fn certificates(setting: &'static str, path: &Path) -> Result<Vec<u8>, InvalidSetting> {
+/// Returns the certificates of authorities in a PEM file.
+pub(super) fn authorities(setting: &'static str, path: &Path) -> Result<Vec<u8>, InvalidSetting> {
     let file = pem(setting, path)?;
-    match tls::certificates(&file) {
+    match tls::authorities(&file) {
         Ok(_) => Ok(file),
         Err(error) => Err(InvalidSetting::new(setting, format!("{} {error}", path.display()))),
     }
@@ -87,11 +112,8 @@ pub(super) fn https_certificate(
 /// Returns the bytes of a PEM file. Its mode is not checked, because orchestrators mount keys in various
 /// modes.
 fn pem(setting: &'static str, path: &Path) -> Result<Vec<u8>, InvalidSetting> {
-    fs::read(path).map_err(|error| InvalidSetting::new(setting, unreadable(path, &error)))
-}
-
-fn unreadable(path: &Path, error: &io::Error) -> String {
-    format!("cannot read {}: {}", path.display(), reason(error))
+    let read = settings_file(path).map(|(content, _)| content);
+    read.map_err(|reason| InvalidSetting::new(setting, reason))
 }
 
 /// Settings of the token between gateways and cores.
@@ -130,7 +152,7 @@ fn service_tokens(file: &Path) -> Result<Vec<ServiceToken>, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::{fs, os::unix::fs::PermissionsExt};
 
     use super::*;
 
@@ -179,9 +201,9 @@ mod tests {
         for (owner, user, is_trusted) in
             [(1_000, 1_000, true), (0, 1_000, true), (0, 0, true), (65_534, 0, false), (1_000, 65_534, false)]
         {
-            assert_eq!(check(true, 0o100_600, (owner, user)).is_ok(), is_trusted, "{owner} {user}");
+            assert_eq!(check_access(0o100_600, (owner, user)).is_ok(), is_trusted, "{owner} {user}");
         }
-        let text = check(true, 0o100_400, (65_534, 0)).unwrap_err();
+        let text = check_access(0o100_400, (65_534, 0)).unwrap_err();
         assert_eq!(text, "belongs to user 65534, and must belong to the user of this process (0) or to root");
     }
 }

@@ -101,7 +101,7 @@ impl GrpcSettings {
         let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) else { return Ok(None) };
         let authority = self.tls_client_ca.as_deref();
         let (certificate, key) = files::certified_key(("--tls-cert", certificate), ("--tls-key", key))?;
-        let client_ca = authority.map(|file| files::certificates("--tls-client-ca", file)).transpose()?;
+        let client_ca = authority.map(|file| files::authorities("--tls-client-ca", file)).transpose()?;
         Ok(Some(TlsFiles { certificate, key, client_ca }))
     }
 }
@@ -154,7 +154,7 @@ impl CoreAddressSettings {
             _ => None, // clap requires both or none
         };
         let authority =
-            self.core_ca.as_deref().map(|file| files::certificates("--core-ca", file)).transpose()?;
+            self.core_ca.as_deref().map(|file| files::authorities("--core-ca", file)).transpose()?;
         let tls = authority.map(|authority| CoreTls { authority, identity });
         petstore_core_client::connect(CoreAddress { urls: self.core_url.clone(), tls, token }).map_err(
             |error| {

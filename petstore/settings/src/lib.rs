@@ -40,9 +40,10 @@ use petstore_api_key::Environment;
 pub use self::{
     addr::{GrpcAddr, HostName, ListenAddr},
     edge::{AddrOrOff, EdgeSettings, LimiterSettings},
-    files::{TokenSettings, secret_file},
+    files::{TokenSettings, secret_file, settings_file},
     grpc::{CoreAddressSettings, GrpcSettings},
     process::ProcessSettings,
+    secret_url::SecretUrl,
     store::{DatabaseSettings, StoreSettings},
 };
 

@@ -7,7 +7,7 @@ use petstore_http_server::Certificate;
 use petstore_telemetry::{logs::LogFormat, traces::OtlpEndpoint};
 
 use super::{
-    HostName, InvalidSetting, ListenAddr, files,
+    HostName, InvalidSetting, ListenAddr, SecretUrl, files,
     value::{duration, duration_or_zero, is_second, whole_number},
 };
 
@@ -72,6 +72,7 @@ pub struct ProcessSettings {
     /// URL of the OTLP receiver of traces, its gRPC port, such as `http://127.0.0.1:4317`. Without it nothing
     /// is traced
     #[arg(long, env = "PETSTORE_OTLP_ENDPOINT", value_name = "URL")]
+    #[arg(value_parser = SecretUrl::<OtlpEndpoint>::default())]
     pub otlp_endpoint: Option<OtlpEndpoint>,
 
     /// Share of the requests that is traced, from 0 to 1, unless a sender with a valid key, or a trusted

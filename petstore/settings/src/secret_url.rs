@@ -9,16 +9,11 @@ use super::{InvalidSetting, files};
 /// Parser of a URL. Its errors never repeat the URL, and it refuses a password on the command line, where
 /// every user of the machine can read it. The URL's own errors must not repeat it, either.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SecretUrl<T> {
-    /// Name of the flag without its dashes, as in `database-url`. The flag of the file has `-file` in
-    /// addition.
-    flag: &'static str,
-    url: PhantomData<fn() -> T>,
-}
+pub struct SecretUrl<T>(PhantomData<fn() -> T>);
 
-impl<T> SecretUrl<T> {
-    pub(super) const fn new(flag: &'static str) -> Self {
-        Self { flag, url: PhantomData }
+impl<T> Default for SecretUrl<T> {
+    fn default() -> Self {
+        Self(PhantomData)
     }
 }
 
@@ -34,20 +29,21 @@ where
 
     fn parse_ref_(
         &self,
-        _command: &Command,
-        _arg: Option<&Arg>,
+        command: &Command,
+        arg: Option<&Arg>,
         value: &OsStr,
         source: ValueSource,
     ) -> Result<T, clap::Error> {
-        let flag = self.flag;
+        let flag = arg.and_then(Arg::get_long);
+        let name = flag.map_or_else(|| "BASE_URL".to_owned(), |flag| format!("--{flag}"));
         let refused =
-            |reason: String| clap::Error::raw(ErrorKind::ValueValidation, format!("--{flag}: {reason}\n"));
+            |reason: String| clap::Error::raw(ErrorKind::ValueValidation, format!("{name}: {reason}\n"));
         let written = value.to_str().ok_or_else(|| refused("must be UTF-8".to_owned()))?;
-        if source == ValueSource::CommandLine && carries_password(written) {
-            let variable = flag.to_uppercase().replace('-', "_");
-            return Err(refused(format!(
-                "a URL with a password must come from PETSTORE_{variable} or --{flag}-file"
-            )));
+        let file = format!("{name}-file");
+        let has_file = command.get_arguments().any(|other| other.get_long() == file.get(2..));
+        if has_file && source == ValueSource::CommandLine && carries_password(written) {
+            let variable = arg.and_then(Arg::get_env).unwrap_or_default().display();
+            return Err(refused(format!("a URL with a password must come from {variable} or {file}")));
         }
         written.parse().map_err(|error: T::Err| refused(error.to_string()))
     }
@@ -110,8 +106,11 @@ mod tests {
 
     #[derive(Debug, Parser)]
     struct Program {
-        #[arg(long, value_delimiter = ',', value_parser = SecretUrl::<Url>::new("some-url"))]
+        #[arg(long, value_delimiter = ',', value_parser = SecretUrl::<Url>::default())]
+        #[arg(env = "PETSTORE_SOME_URL")]
         some_url: Vec<Url>,
+        #[arg(long)]
+        some_url_file: Option<String>,
     }
 
     fn parse(url: &str) -> Result<Vec<Url>, clap::Error> {

@@ -18,7 +18,7 @@ pub struct DatabaseSettings {
     /// the variable or from --database-url-file
     #[arg(long, env = "PETSTORE_DATABASE_URL", hide_env_values = true, value_name = "URL")]
     #[arg(default_value = "sqlite://data/petstore.db")]
-    #[arg(value_parser = SecretUrl::<DatabaseUrl>::new("database-url"))]
+    #[arg(value_parser = SecretUrl::<DatabaseUrl>::default())]
     pub database_url: DatabaseUrl,
 
     /// File with the store's URL, mode 0600
@@ -57,7 +57,7 @@ pub struct StoreSettings {
         value_delimiter = ',',
         value_name = "URL"
     )]
-    #[arg(value_parser = SecretUrl::<DatabaseUrl>::new("replica-url"))]
+    #[arg(value_parser = SecretUrl::<DatabaseUrl>::default())]
     pub replica_url: Vec<DatabaseUrl>,
 
     /// File with the URLs of read replicas, one per line, mode 0600

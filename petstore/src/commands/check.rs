@@ -1,6 +1,6 @@
 //! `petstore check`: a service at any address, compared with the contract.
 
-use std::{fs, io::Read, path::PathBuf};
+use std::{io::Read, path::PathBuf};
 
 use axum::http::HeaderValue;
 use petstore_admin_check::{BaseUrl, CheckTarget};
@@ -10,7 +10,7 @@ use petstore_command_line::{
     output_file::{OutputFile, OutputKind},
 };
 use petstore_http_server::tls;
-use petstore_settings::{InvalidSetting, secret_file};
+use petstore_settings::{InvalidSetting, SecretUrl, secret_file, settings_file};
 
 use crate::error::CliError;
 
@@ -27,7 +27,7 @@ const PROXIES: &str = "Proxies break the contract by default. nginx needs proxy_
 #[command(after_help = PROXIES)]
 pub(crate) struct CheckSettings {
     /// Base address of the service, such as `https://shop.example/v1`
-    #[arg(value_name = "BASE_URL")]
+    #[arg(value_name = "BASE_URL", value_parser = SecretUrl::<BaseUrl>::default())]
     base_url: BaseUrl,
 
     /// File with an API key of an account that nobody else uses meanwhile, mode 0600; `-` is standard input
@@ -62,9 +62,12 @@ pub(crate) struct CheckSettings {
 /// Checks the service and prints the result. Fails if a clause is broken.
 pub(crate) fn run(settings: &CheckSettings) -> Result<(), CliError> {
     let authorities = settings.ca.as_ref().map(|file| {
+        if settings.base_url.to_string().starts_with("http:") {
+            return Err(InvalidSetting::new("--ca", "is for an address with https://"));
+        }
         let invalid = |reason: String| InvalidSetting::new("--ca", format!("{} {reason}", file.display()));
-        let pem = fs::read(file).map_err(|error| invalid(format!("cannot be read: {}", reason(&error))))?;
-        tls::certificates(&pem).map_err(|error| invalid(error.to_string()))
+        let (pem, _) = settings_file(file).map_err(|reason| InvalidSetting::new("--ca", reason))?;
+        tls::authorities(&pem).map_err(|error| invalid(error.to_string()))
     });
     let target = CheckTarget {
         base_url: settings.base_url.clone(),

@@ -1,6 +1,6 @@
 //! `petstore health`: readiness of a process, for the health checks of containers.
 
-use std::{iter::once, time::Duration};
+use std::{iter::once, str::FromStr, time::Duration};
 
 use axum::{
     body::{Body, to_bytes},
@@ -8,6 +8,7 @@ use axum::{
 };
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use petstore_command_line::{block_on, output::OutputSettings};
+use petstore_settings::SecretUrl;
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -22,27 +23,34 @@ const MAX_ANSWER: usize = 64 * 1024;
 pub(crate) struct HealthSettings {
     /// URL of the process's admin port
     #[arg(long, env = "PETSTORE_ADMIN_URL", default_value = "http://127.0.0.1:9090", value_name = "URL")]
-    #[arg(value_parser = admin_url)]
-    admin_url: String,
+    #[arg(value_parser = SecretUrl::<AdminUrl>::default())]
+    admin_url: AdminUrl,
 
     #[command(flatten)]
     output: OutputSettings,
 }
 
-/// Parses a URL of the form `http://HOST:PORT`.
-fn admin_url(written: &str) -> Result<String, &'static str> {
-    const RIGHT: &str = "must be the URL of an admin port, such as http://127.0.0.1:9090";
-    let url: Uri = written.parse().map_err(|_| RIGHT)?;
-    let authority = url.authority().filter(|authority| authority.port().is_some()).ok_or(RIGHT)?;
-    let is_plain =
-        url.scheme_str() == Some("http") && matches!(url.path(), "" | "/") && url.query().is_none();
-    let has_user = authority.as_str().contains('@');
-    if is_plain && !has_user { Ok(format!("http://{authority}")) } else { Err(RIGHT) }
+/// URL of the form `http://HOST:PORT`.
+#[derive(Clone, Debug)]
+struct AdminUrl(String);
+
+impl FromStr for AdminUrl {
+    type Err = &'static str;
+
+    fn from_str(written: &str) -> Result<Self, Self::Err> {
+        const RIGHT: &str = "must be the URL of an admin port, such as http://127.0.0.1:9090";
+        let url: Uri = written.parse().map_err(|_| RIGHT)?;
+        let authority = url.authority().filter(|authority| authority.port().is_some()).ok_or(RIGHT)?;
+        let is_plain =
+            url.scheme_str() == Some("http") && matches!(url.path(), "" | "/") && url.query().is_none();
+        let has_user = authority.as_str().contains('@');
+        if is_plain && !has_user { Ok(Self(format!("http://{authority}"))) } else { Err(RIGHT) }
+    }
 }
 
 /// Prints the answer of `/readyz`. Fails if the process is not ready or does not answer.
 pub(crate) fn run(settings: &HealthSettings) -> Result<(), CliError> {
-    let url = &settings.admin_url;
+    let AdminUrl(url) = &settings.admin_url;
     let request = async { timeout(REQUEST_TIMEOUT, readiness(url)).await.ok().flatten() };
     let (is_ready, readiness) =
         block_on("warn", Box::pin(async { request.await.ok_or_else(|| CliError::AdminPort(url.clone())) }))?;
@@ -92,10 +100,10 @@ mod tests {
     #[test]
     fn an_admin_url_is_a_plain_host_and_port() {
         for right in ["http://127.0.0.1:9090", "http://[::1]:1/", "http://core.internal:9090"] {
-            assert!(admin_url(right).is_ok(), "{right}");
+            assert!(right.parse::<AdminUrl>().is_ok(), "{right}");
         }
         for wrong in ["127.0.0.1:9090", "https://a:1", "http://a", "http://a:1/x", "http://u:p@a:1", ""] {
-            assert!(admin_url(wrong).unwrap_err().contains("http://127.0.0.1:9090"), "{wrong}");
+            assert!(wrong.parse::<AdminUrl>().unwrap_err().contains("http://127.0.0.1:9090"), "{wrong}");
         }
     }
 }

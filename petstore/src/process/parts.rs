@@ -1,7 +1,7 @@
 //! Parts of a process.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -21,6 +21,7 @@ use petstore_http_server::{Certificate, ConnectionSlots, Server, ServerLimits, t
 use petstore_rate_limit::{InProcessLimiter, RateLimiter, RedisLimiter, ResilientLimiter, redis_metrics};
 use petstore_settings::{
     CoreAddressSettings, EdgeSettings, GrpcSettings, LimiterSettings, ProcessSettings, StoreSettings,
+    settings_file,
 };
 use petstore_telemetry::metrics::{Collector, Collectors, IntGauge, IntGaugeVec, Sampled, gauge, gauges};
 use rustix::fs::{StatVfs, statvfs};
@@ -263,8 +264,8 @@ fn grpc_certificate_expiry(file: Option<&Path>) -> IntGauge {
 
 /// Returns the end of the first certificate in a file, in Unix seconds, or 0.
 fn certificate_expiry(file: Option<&Path>) -> i64 {
-    let content = file.and_then(|file| fs::read(file).ok());
-    content.and_then(|pem| tls::expiry(&pem)).unwrap_or_default()
+    let content = file.and_then(|file| settings_file(file).ok());
+    content.and_then(|(pem, _)| tls::expiry(&pem)).unwrap_or_default()
 }
 
 /// Returns the metrics of the file system of a store in a file. A database server has its own.

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     error::Error,
-    fmt, fs,
+    fmt,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -12,7 +12,7 @@ use std::{
 use futures_util::future::{LocalBoxFuture, join_all};
 use parking_lot::Mutex;
 use petstore_command_line::{RuntimeError, Signals};
-use petstore_settings::{InvalidSetting, ProcessSettings};
+use petstore_settings::{InvalidSetting, ProcessSettings, settings_file};
 use petstore_telemetry::logs;
 use sha2::{Digest as _, Sha256};
 use tokio::{
@@ -195,7 +195,7 @@ impl Reload {
 type Digest = [u8; 32];
 
 fn digest(file: &Path) -> Option<Digest> {
-    fs::read(file).ok().map(|content| Sha256::digest(content).into())
+    settings_file(file).ok().map(|(content, _)| Sha256::digest(content).into())
 }
 
 impl fmt::Debug for Reloads {

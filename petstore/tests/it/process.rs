@@ -1,5 +1,6 @@
 //! The process as an operator runs it: its start and end, log, metrics, traces, memory, and secrets.
 
+mod addresses;
 mod admin_port;
 mod drains;
 mod logs;
@@ -7,6 +8,7 @@ mod memory;
 mod metrics;
 mod overload;
 mod secrets;
+mod settings;
 mod start;
 mod stop;
 mod traces;

@@ -168,7 +168,10 @@ async fn the_database_password_is_in_no_output() {
     let refused = right.run(&serve(&[])).await;
     assert!(refused.code == Some(1) && refused.took < REFUSAL_TIMEOUT, "{refused:?}");
     assert_eq!(refused.stderr.lines().count(), 1, "{refused:?}");
-    assert!(refused.stderr.contains("--database-url: cannot reach PostgreSQL at 127.0.0.1:"), "{refused:?}");
+    assert!(
+        refused.stderr.contains("PETSTORE_DATABASE_URL: cannot reach PostgreSQL at 127.0.0.1:"),
+        "{refused:?}"
+    );
     outputs.extend([refused.stdout, refused.stderr]);
 
     postgres.restart().await;

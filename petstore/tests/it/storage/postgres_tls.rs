@@ -52,7 +52,7 @@ async fn a_server_without_tls_is_refused_if_tls_is_required() {
 }
 
 /// Start of the line about a server that cannot be reached.
-const UNREACHABLE: &str = "--database-url: cannot reach PostgreSQL at 127.0.0.1:";
+const UNREACHABLE: &str = "PETSTORE_DATABASE_URL: cannot reach PostgreSQL at 127.0.0.1:";
 
 fn with_certificate(authority: &Authority, host: &str) -> PostgresOptions {
     let certificate = authority.issue(host);
