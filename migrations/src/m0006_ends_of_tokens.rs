@@ -1,5 +1,5 @@
-//! Expiry of operators' tokens, and when and from where a session was opened. A release that does not know the
-//! columns leaves them empty.
+//! Expiry of operators' tokens, and when and from where a session was opened. A release that does not know
+//! the columns leaves them empty.
 
 use petstore_database::SchemaChange;
 use sea_orm::{

@@ -40,7 +40,8 @@ pub enum KeyCommand {
         #[arg(long, default_value = "full", value_parser = ["full", "read"], value_name = "NAME")]
         access: String,
         /// Addresses that may use the key, as in 192.0.2.7,203.0.113.0/24: at most 16; by default any
-        #[arg(long, value_parser = NonEmptyStringValueParser::new(), value_delimiter = ',', value_name = "CIDR,…")]
+        #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+        #[arg(value_delimiter = ',', value_name = "CIDR,…")]
         allowed_addresses: Vec<String>,
     },
     /// List keys, without the keys themselves

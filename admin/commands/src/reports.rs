@@ -398,7 +398,8 @@ mod tests {
         assert_eq!(change("", ""), "");
         let rotated = change(
             r#"{"id":"a","environment":"production"}"#,
-            r#"{"new":{"id":"b"},"old":{"id":"a","environment":"production","expireTime":"2027-01-15T08:00:00Z"}}"#,
+            r#"{"new":{"id":"b"},
+                "old":{"id":"a","environment":"production","expireTime":"2027-01-15T08:00:00Z"}}"#,
         );
         assert_eq!(rotated, "expireTime: none -> 2027-01-15T08:00:00Z, replaced by key b");
     }

@@ -116,9 +116,12 @@ fn innermost<'e>(error: &'e (dyn Error + 'static)) -> &'e (dyn Error + 'static) 
 }
 
 /// Returns `true` if the status was made on this side. It then has a source, with any code: a connection that
-/// was cut half-way through an answer is `INTERNAL` to tonic.
+/// was cut half-way through an answer is `INTERNAL` to tonic. Or the generated client made it because the
+/// transport was not ready.
 pub fn is_transport_failure(status: &Status) -> bool {
     status.source().is_some()
+        || status.message() == "transport error"
+        || status.message().starts_with("Service was not ready")
 }
 
 /// Returns the error, its cause, the cause of that, and so on.

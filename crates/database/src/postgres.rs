@@ -168,7 +168,8 @@ pub(super) async fn open(
         let up = retry_while_locked(on, || migrations::up(on, schema)).await;
         up.map_err(|error| explain(url, error))?;
         if let Err(error) = advance_sequences(on).await {
-            tracing::debug!(%error, "the sequences of rows' numbers were not checked"); // they need their owner
+            // Only their owner may advance them.
+            tracing::debug!(%error, "the sequences of rows' numbers were not checked");
         }
         Ok(())
     };

@@ -42,8 +42,8 @@ pub(crate) struct CheckSettings {
     #[arg(long)]
     write: bool,
 
-    /// Check what happens over the limit too: send one request more than are left in the account's minute, at most
-    /// 1,001, and wait until it ends
+    /// Check what happens over the limit too: send one request more than are left in the account's minute, at
+    /// most 1,001, and wait until it ends
     #[arg(long)]
     exhaust: bool,
 

@@ -79,6 +79,11 @@ fn every_function() {
 
 #[inline(never)]
 fn measured_log_line(request_id: &str, key_id: &str) {
+    log(request_id, key_id);
+}
+
+/// Is a function of its own: `info!` makes functions within this one, whose names would stop the count.
+fn log(request_id: &str, key_id: &str) {
     let (status, duration_ms, account_id) = (200_u16, 1.25, Some(1_i64));
     tracing::info!(request_id, operation = "getPet", status, duration_ms, account_id, key_id, "answered");
 }

@@ -65,8 +65,9 @@ const BOUNDS: [(&str, &str, &str); 54] = [
         LOOKUPS,
         "QUEUE_TIMEOUT: Duration = Duration::from_secs(2);",
     ),
-    ("(one more ends the oldest) | 8 h; 50 |", OPERATOR, "SESSION_TTL: Duration = Duration::from_hours(8);"),
-    ("(one more ends the oldest) | 8 h; 50 |", OPERATOR, "MAX_SESSIONS: u64 = 50;"),
+    ("| 8 h; 1 h; 50 |", OPERATOR, "SESSION_TTL: Duration = Duration::from_hours(8);"),
+    ("| 8 h; 1 h; 50 |", OPERATOR, "SESSION_IDLE: Duration = Duration::from_hours(1);"),
+    ("| 8 h; 1 h; 50 |", OPERATOR, "MAX_SESSIONS: u64 = 50;"),
     ("then 429 | 10 a minute |", "admin/service/src/grpc/guesses.rs", "MAX_ATTEMPTS: u32 = 10;"),
     (
         "| Enterprise limits | 1 to 1,000,000,000 |",

@@ -1,5 +1,5 @@
-//! Facts about refusals: those that gateways have stored, and what refuses requests of an account and its keys
-//! now. Windows of limits are in the gateways.
+//! Facts about refusals: those that gateways have stored, and what refuses requests of an account and its
+//! keys now. Windows of limits are in the gateways.
 
 use std::cmp::Reverse;
 
@@ -93,9 +93,9 @@ pub(super) async fn explain(call: Call, request: ExplainRefusalRequest) -> Resul
 fn note(requests: &str, in_log: &str, state: Option<String>) -> String {
     let state = state.unwrap_or_else(|| "Name the account as well to see its state.".to_owned());
     format!(
-        "No refusal of {requests} is stored. Gateways report a sample of their refusals every 5 seconds, and it \
-         is kept for 24 hours, so requests may have been refused all the same. Responses 400, 404, 405, 413, \
-         415 and 5xx are only in the log. {state} Search the log of the gateways for {in_log}."
+        "No refusal of {requests} is stored. Gateways report a sample of their refusals every 5 seconds, and \
+         it is kept for 24 hours, so requests may have been refused all the same. Responses 400, 404, 405, \
+         413, 415 and 5xx are only in the log. {state} Search the log of the gateways for {in_log}."
     )
 }
 
@@ -105,8 +105,8 @@ fn state(Subject { account, keys, .. }: &Subject, now: UnixMillis) -> String {
     let suspended = if suspension.is_some() { "suspended" } else { "not suspended" };
     let active = keys.iter().filter(|key| key.state(now) == KeyState::Active).count();
     format!(
-        "Account {name} is {suspended}; {active} of {} keys that were looked at are neither revoked nor expired. \
-         The windows of its limits are in the gateways: GET /admin/v1/accounts/{name}/limits.",
+        "Account {name} is {suspended}; {active} of {} keys that were looked at are neither revoked nor \
+         expired. The windows of its limits are in the gateways: GET /admin/v1/accounts/{name}/limits.",
         keys.len()
     )
 }

@@ -60,8 +60,9 @@ pub(super) mod audit_event {
 
 /// Table `operators`.
 pub(super) mod operator {
+    use petstore_clock::UnixMillis;
     use petstore_core::domain::PetStoreError;
-    use sea_orm::entity::prelude::*;
+    use sea_orm::{Condition, entity::prelude::*};
 
     use super::{Relation, stored_moment};
     use crate::domain::{Operator, OperatorName, Role};
@@ -82,6 +83,13 @@ pub(super) mod operator {
     }
 
     impl ActiveModelBehavior for ActiveModel {}
+
+    /// Returns the condition that an operator's token is neither revoked nor expired.
+    pub(crate) fn is_valid(now: UnixMillis) -> Condition {
+        let is_unexpired =
+            Condition::any().add(Column::ExpiresAt.is_null()).add(Column::ExpiresAt.gt(now.as_i64()));
+        Condition::all().add(Column::RevokedAt.is_null()).add(is_unexpired)
+    }
 
     impl TryFrom<Model> for Operator {
         type Error = PetStoreError;

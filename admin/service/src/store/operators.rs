@@ -18,7 +18,7 @@ use sea_orm::{
 use super::{
     ActorChange, AdminStore,
     entity::{
-        operator::{self, Column},
+        operator::{self, Column, is_valid},
         operator_session,
     },
     sessions::has_session,
@@ -247,13 +247,6 @@ impl AdminStore {
             tracing::debug!("the use of an operator token was not recorded: {error}");
         }
     }
-}
-
-/// Returns the condition that an operator's token is neither revoked nor expired.
-pub(super) fn is_valid(now: UnixMillis) -> Condition {
-    let is_unexpired =
-        Condition::any().add(Column::ExpiresAt.is_null()).add(Column::ExpiresAt.gt(now.as_i64()));
-    Condition::all().add(Column::RevokedAt.is_null()).add(is_unexpired)
 }
 
 /// Selects the operator whose token, or session's token, this is, unless the operator's token is no longer

@@ -15,11 +15,10 @@ use serde_json::{Value, json};
 use super::{
     AdminStore, audit,
     entity::{
-        operator,
+        operator::{self, is_valid},
         operator_session::{self, Column},
         stored_moment,
     },
-    operators::is_valid,
 };
 use crate::{
     domain::{Actor, Change, Operator, OperatorName, Subject},

@@ -77,8 +77,8 @@ async fn status(
     Ok(Json::Object(status?).to_string())
 }
 
-/// Adds the windows of the account that an explanation of refusals is about, and the state of its key. Without
-/// a limiter they are left out.
+/// Adds the windows of the account that an explanation of refusals is about, and the state of its key.
+/// Without a limiter they are left out.
 pub(super) async fn add(state: &AdminState, explanation: &mut Json) {
     let limits = &explanation["account"]["limits"];
     let limit = |name: &str| limits[name].as_u64();

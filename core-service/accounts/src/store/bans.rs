@@ -175,9 +175,9 @@ pub async fn lift(
     Ok((key, kept.filter(|kept| now < kept.until.plus(KEPT.bans))))
 }
 
-/// Returns a key whose bans an operator changes, its last ban unless it was lifted, and the time of the change, regardless of
-/// the stored note. This is `now`, or the time at which the stored ban was imposed if that is later because
-/// of clock skew: the newer note holds.
+/// Returns a key whose bans an operator changes, its last ban unless it was lifted, and the time of the
+/// change, regardless of the stored note. This is `now`, or the time at which the stored ban was imposed if
+/// that is later because of clock skew: the newer note holds.
 async fn find_for_change(
     transaction: &Session,
     id: KeyId,

@@ -230,8 +230,8 @@ impl Session {
         self.shared.settings.target.set_up(driver).await
     }
 
-    /// Returns `true` if this is the result of a stale statement outside of a transaction, which is to be sent
-    /// again.
+    /// Returns `true` if this is the result of a stale statement outside of a transaction, which is to be
+    /// sent again.
     async fn is_to_repeat<T>(&self, driver: &mut Driver, result: &Result<T, sqlx::Error>) -> bool {
         if !result.as_ref().is_err_and(fault::is_stale_statement) {
             return false;

@@ -61,8 +61,8 @@ async fn a_request_over_the_limit_is_explained_by_limit_window_and_remedy() {
                 "Account {account}: used up its 60 requests a minute from 2026-11-20T10:00:00Z until \
                  2026-11-20T10:01:00Z; request {id} was refused at 2026-11-20T10:00:10Z."
             ),
-            "remedy": "A larger plan takes effect at once. Otherwise have its users spread their requests, and \
-                       wait for Retry-After after a 429.",
+            "remedy": "A larger plan takes effect at once. Otherwise have its users spread their requests, \
+                       and wait for Retry-After after a 429.",
             "firstRefusalTime": "2026-11-20T10:00:10Z",
             "reason": "",
         })
@@ -72,14 +72,15 @@ async fn a_request_over_the_limit_is_explained_by_limit_window_and_remedy() {
     let note = unknown["note"].as_str().unwrap();
     assert!(
         note.starts_with(&format!(
-            "No refusal of request some-other-request of account {account} is stored. Gateways report a sample"
+            "No refusal of request some-other-request of account {account} is stored. Gateways report a \
+             sample"
         )) && note.contains(&format!("Account {account} is not suspended"))
             && note.ends_with("Search the log of the gateways for request_id=some-other-request."),
         "{note}"
     );
 }
 
-/// Tests what the admin API says of an account in each state, at once: before a gateway has reported anything.
+/// Tests what the admin API says of an account in each state at once, before a gateway has reported anything.
 #[tokio::test]
 async fn in_every_state_the_answer_has_the_facts_and_claims_nothing_else() {
     let shop = TestShop::open_at("2026-11-20T10:00:00Z").await;

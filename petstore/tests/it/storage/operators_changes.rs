@@ -1,5 +1,5 @@
-//! What operators do to a PostgreSQL database: they copy rows without their sequences, change a column, and grant few
-//! connections.
+//! What operators do to a PostgreSQL database: they copy rows without their sequences, change a column, and
+//! grant few connections.
 
 use petstore_testkit::{
     Answer, Client, Installation, Server, eventually,
@@ -82,7 +82,8 @@ async fn clients_do_not_notice_that_a_column_is_changed() {
         database
             .psql(&format!(
                 "ALTER TABLE pets ALTER name TYPE {kind}; ALTER TABLE accounts ALTER name TYPE {kind}; \
-                 ALTER TABLE api_keys ALTER label TYPE {kind}; ALTER TABLE imports ALTER import_id TYPE {kind}"
+                 ALTER TABLE api_keys ALTER label TYPE {kind}; \
+                 ALTER TABLE imports ALTER import_id TYPE {kind}"
             ))
             .await;
         let id = created(&add(&client, &format!("key-{round}")).await);

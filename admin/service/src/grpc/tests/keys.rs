@@ -381,8 +381,9 @@ async fn a_rotation_is_seen_through_until_the_old_key_is_silent_for_a_day() {
     assert_eq!(state, pb::HandoverState::NotYetSafe);
     assert_eq!(
         sentence,
-        "new key first used between 2027-01-15T09:01:00Z and 2027-01-15T09:02:00Z, old key last used 8 min ago \
-         (13 % of requests in the last hour): not yet safe to revoke, safe if it stays unused until 2027-01-16T09:00:00Z"
+        "new key first used between 2027-01-15T09:01:00Z and 2027-01-15T09:02:00Z, old key last used 8 \
+         min ago (13 % of requests in the last hour): not yet safe to revoke, safe if it stays unused until \
+         2027-01-16T09:00:00Z"
     );
     // The day since the last use with the old key is over 8 minutes earlier than a day from now.
     shop.hand.advance(Duration::from_mins(24 * 60 - 9) + Duration::from_millis(59_999));

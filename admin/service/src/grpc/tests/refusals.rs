@@ -256,11 +256,11 @@ async fn a_request_id_that_others_use_hides_no_account() {
 async fn without_a_stored_refusal_the_answer_explains_sampling_and_names_the_log() {
     let shop = Shop::open().await;
     let (account_id, key_id) = acme(&shop).await;
-    let sampled = "Gateways report a sample of their refusals every 5 seconds, and it is kept for 24 hours, so \
-                   requests may have been refused all the same. Responses 400, 404, 405, 413, 415 and 5xx are \
-                   only in the log.";
-    let state = "Account acme is not suspended; 1 of 1 keys that were looked at are neither revoked nor expired. \
-                 The windows of its limits are in the gateways: GET /admin/v1/accounts/acme/limits.";
+    let sampled = "Gateways report a sample of their refusals every 5 seconds, and it is kept for 24 hours, \
+                   so requests may have been refused all the same. Responses 400, 404, 405, 413, 415 and 5xx \
+                   are only in the log.";
+    let state = "Account acme is not suspended; 1 of 1 keys that were looked at are neither revoked nor \
+                 expired. The windows of its limits are in the gateways: GET /admin/v1/accounts/acme/limits.";
     let of_request =
         |account: &str| pb::ExplainRefusalRequest { account: account.into(), ..request("order-67") };
     for (asked, requests, state, in_log) in [
@@ -277,7 +277,8 @@ async fn without_a_stored_refusal_the_answer_explains_sampling_and_names_the_log
         let (names_key, names_account) = (!asked.key_id.is_empty(), !asked.account.is_empty());
         let answer = answer(&shop, asked).await;
         let expected = format!(
-            "No refusal of {requests} is stored. {sampled} {state} Search the log of the gateways for {in_log}."
+            "No refusal of {requests} is stored. {sampled} {state} Search the log of the gateways \
+             for {in_log}."
         );
         assert_eq!((answer.note, answer.explanations), (expected, vec![]));
         assert_eq!(answer.account.is_some(), names_account || names_key);
