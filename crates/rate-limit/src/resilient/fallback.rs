@@ -130,11 +130,12 @@ impl Fallback {
     }
 
     /// Returns `true` if the next request of an address with these requests is one of the first: less than
-    /// half of this gateway's share of each limit is used. So is one that is refused by them alone.
+    /// half of this gateway's share of a minute is used, in the minute and in the day, so that a restart
+    /// forgets no more. So is one that is refused by them alone.
     pub(super) fn is_first(&self, admitted: Windows, quota: Quota) -> bool {
         let Windows { minute, day } = admitted;
-        let share = share(quota, self.gateways);
-        let is_far = minute.used < share.per_minute / 2 && day.used < share.per_day / 2;
+        let half = share(quota, self.gateways).per_minute / 2;
+        let is_far = minute.used < half && day.used < half;
         is_far || minute.used >= quota.per_minute || day.used >= quota.per_day
     }
 
