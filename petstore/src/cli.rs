@@ -77,7 +77,7 @@ pub(crate) fn report(mut error: clap::Error) -> ExitCode {
     } else {
         for kind in [ContextKind::InvalidArg, ContextKind::InvalidSubcommand, ContextKind::InvalidValue] {
             let shown = error.get(kind).map(ToString::to_string).unwrap_or_default();
-            if shown.contains("://") && shown.contains('@') {
+            if shown.contains("://") && (shown.contains('@') || shown.to_ascii_lowercase().contains("pass")) {
                 error.insert(kind, ContextValue::String("…".to_owned())); // it may hold a password
             }
         }

@@ -6,6 +6,7 @@ use std::{
     ffi::{OsStr, OsString},
     os::unix::{ffi::OsStrExt, process::CommandExt},
     process::Command,
+    sync::OnceLock,
 };
 
 use petstore_command_line::output::{self, reason};
@@ -23,6 +24,9 @@ fn prefixed() -> impl Iterator<Item = (String, OsString)> {
 /// Names of the variables of all commands.
 type Known = BTreeSet<String>;
 
+/// Function that returns the variables of all commands, once [`normalize`] has run.
+static KNOWN: OnceLock<fn() -> Known> = OnceLock::new();
+
 /// Removes blanks and line ends around the values of variables, and variables that are empty then. If that
 /// changes one, this process runs the program again in its place: clap reads variables itself, and Rust has
 /// no safe way to change them.
@@ -31,6 +35,7 @@ type Known = BTreeSet<String>;
 ///
 /// If a setting's variable has a control character, or the program cannot be run again.
 pub(crate) fn normalize(args: &[OsString], known: fn() -> Known) -> Result<(), String> {
+    let _ = KNOWN.set(known); // set nowhere else
     let mut again = Command::new(env::current_exe().unwrap_or_default());
     for (name, value) in prefixed() {
         let trimmed = OsStr::from_bytes(value.as_bytes().trim_ascii());
@@ -53,7 +58,9 @@ pub(crate) fn normalize(args: &[OsString], known: fn() -> Known) -> Result<(), S
 
 /// Names each setting in a message by its variable if that has set it, and not a flag.
 pub(crate) fn name_variables(message: &str) -> String {
-    prefixed().fold(message.to_owned(), |message, (variable, _)| {
+    let known = KNOWN.get().map(|known| known()).unwrap_or_default();
+    let of_settings = prefixed().filter(|(variable, _)| known.contains(variable));
+    of_settings.fold(message.to_owned(), |message, (variable, _)| {
         let flag = format!("--{}", variable.trim_start_matches(PREFIX).to_lowercase().replace('_', "-"));
         let with_value = format!("{flag}=");
         let is_flag = |arg: &OsString| *arg == *flag || arg.as_bytes().starts_with(with_value.as_bytes());

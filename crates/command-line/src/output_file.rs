@@ -115,7 +115,9 @@ impl OutputFile {
         };
         match replaced.map(|found| FileType::from_raw_mode(found.st_mode)) {
             None | Some(FileType::RegularFile) => {}
-            Some(found) if kind == OutputKind::Text => {
+            // It was made after the links had been followed.
+            Some(FileType::Symlink) if !is_in_proc(&folder) => return Err(failed(Errno::LOOP.into())),
+            Some(found) if kind == OutputKind::Text && found != FileType::BlockDevice => {
                 let file = open_existing(&folder, &target, found).map_err(failed)?;
                 return Ok(Self { name: name.to_owned(), file, new: None });
             }
@@ -199,7 +201,7 @@ impl OutputFile {
 impl NewFile {
     fn publish(&self, file: &File) -> io::Result<()> {
         let mode = match (self.kind, self.replaced) {
-            (OutputKind::Text, Some(replaced)) => Mode::from_raw_mode(replaced.st_mode),
+            (OutputKind::Text, Some(replaced)) => Mode::from_raw_mode(replaced.st_mode & 0o777),
             (OutputKind::Text, None) => Mode::from_raw_mode(0o666) & !current_umask(),
             (OutputKind::Backup | OutputKind::Store, _) => Mode::RUSR | Mode::WUSR,
         };
@@ -252,6 +254,15 @@ fn resolve(name: &Path) -> Result<PathBuf, OutputFileError> {
         path = folder.join(fs::read_link(&path).map_err(failed)?);
     }
     Err(failed(Errno::LOOP.into()))
+}
+
+/// Returns `true` if links in this folder stand for open files.
+fn is_in_proc(folder: &File) -> bool {
+    #[cfg(target_os = "linux")]
+    let is_in_proc = rustix::fs::fstatfs(folder).is_ok_and(|it| it.f_type == rustix::fs::PROC_SUPER_MAGIC);
+    #[cfg(not(target_os = "linux"))]
+    let is_in_proc = folder.metadata().is_err();
+    is_in_proc
 }
 
 /// Opens a device or pipe, or the open file that a link in `/proc` stands for.

@@ -2,7 +2,7 @@
 //! is not found is an answer, and the value of an enum is a sibling of the enum. tonic's own service ends the
 //! stream, and names values as if they were in the enum.
 
-use std::{collections::HashMap, future::ready};
+use std::{collections::HashMap, future::ready, sync::Arc};
 
 use futures_util::{
     StreamExt,
@@ -68,7 +68,10 @@ pub(super) fn with_reflection(routes: Routes, public: &[u8], message_size: usize
     let builder = sets.iter().fold(builder, |builder, set| builder.register_encoded_file_descriptor_set(set));
     match builder.build_v1().and_then(|files| Ok((files, enums_of_values(&sets)?))) {
         Ok((files, enums)) => {
-            let reflection = PortReflection { files: ServerReflectionClient::new(Routes::new(files)), enums };
+            let reflection = PortReflection {
+                files: ServerReflectionClient::new(Routes::new(files)),
+                enums: Arc::new(enums),
+            };
             let v1 = ServerReflectionServer::new(reflection).max_decoding_message_size(message_size);
             // The messages of both versions are the same.
             let v1alpha = v1.clone().map_request(|mut request: HttpRequest<_>| {
@@ -115,7 +118,7 @@ fn enums_of_values(sets: &[&[u8]]) -> Result<HashMap<String, String>, Error> {
 #[derive(Clone)]
 struct PortReflection {
     files: ServerReflectionClient<Routes>,
-    enums: HashMap<String, String>,
+    enums: Arc<HashMap<String, String>>,
 }
 
 impl PortReflection {

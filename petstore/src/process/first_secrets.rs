@@ -2,7 +2,8 @@
 //!
 //! A secret is written to a draft beside the store, then the account with its key (or the operator) is
 //! committed, then the draft is renamed. So a crash leaves neither an account without a key nor a key without
-//! an account: the next start renames the draft if it was committed, and otherwise replaces it.
+//! an account: the next start renames the draft if it was committed, and otherwise replaces or
+//! removes it.
 
 use std::{
     fs::File,
@@ -91,6 +92,10 @@ impl FirstSecret {
         if fs::symlink_metadata(file).await.is_ok() {
             return Err(FirstSecretError::InTheWay);
         }
+        if !is_missing && !self.is_known(store, &fs::read_to_string(&draft).await?).await? {
+            fs::remove_file(&draft).await?; // an account or an operator was made in another way since
+            return Ok(false);
+        }
         if is_missing {
             let (written, new) = (format!("{}\n", self.expose()), draft.clone());
             let write = move || OutputFile::create(&new, OutputKind::Store, true)?.fill(written.as_bytes());
@@ -117,6 +122,20 @@ impl FirstSecret {
         match self {
             Self::ApiKey(_) => Ok(!store.accounts().has_accounts().await?),
             Self::OperatorToken(_) => Ok(!AdminStore::new(store).has_operators().await?),
+        }
+    }
+
+    /// Returns `true` if the store has the secret of this draft.
+    async fn is_known(&self, store: &Store, draft: &str) -> Result<bool, AdminError> {
+        match self {
+            Self::ApiKey(_) => match ApiKey::parse(draft.trim_end()) {
+                Some(key) => Ok(!store.accounts().find_keys(&[key.digest()]).await?.is_empty()),
+                None => Ok(false),
+            },
+            Self::OperatorToken(_) => match OperatorToken::parse(draft.trim_end()) {
+                Some(token) => AdminStore::new(store).has_token(&token).await,
+                None => Ok(false),
+            },
         }
     }
 
@@ -223,6 +242,18 @@ mod tests {
             assert!(has_key(&store, &kept).await);
             assert_eq!(names(&folder), ["first-api-key"], "{draft:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_draft_that_was_not_committed_is_removed_if_there_is_an_account_now() {
+        let folder = TempDir::new().unwrap();
+        let (store, url) = new_store(&folder).await;
+        let other = ApiKey::generate(Environment::Production);
+        AdminStore::new(&store).create_first_account(&other, UnixMillis(1)).await.unwrap().unwrap();
+        let draft = ApiKey::generate(Environment::Production).expose().to_owned();
+        fs::write(folder.path().join("petstore.db.first-api-key"), draft).unwrap();
+        assert_eq!(made(&store, &url).await.unwrap(), None);
+        assert_eq!(names(&folder), Vec::<String>::new());
     }
 
     #[tokio::test]
