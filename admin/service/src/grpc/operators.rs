@@ -23,6 +23,9 @@ use crate::{
     error::{AdminError, Result},
 };
 
+/// Upper bound of a log filter in the audit log, in bytes.
+const MAX_LOG_FILTER: usize = 1_000;
+
 pub(super) fn current(
     Call { operator, .. }: Call,
     _: GetCurrentOperatorRequest,
@@ -115,11 +118,16 @@ pub(super) async fn record_log_level(
     RecordLogLevelRequest { before, after }: RecordLogLevelRequest,
 ) -> Result<RecordLogLevelResponse> {
     let is_filter = |text: &str| {
-        (1..=1_000).contains(&text.len()) && !text.contains(char::is_control) && !ApiKey::begins_in(text)
+        (1..=MAX_LOG_FILTER).contains(&text.len())
+            && !text.contains(char::is_control)
+            && !ApiKey::begins_in(text)
     };
-    if !is_filter(&before) || !is_filter(&after) {
+    if !is_filter(&after) {
         return Err(convert::refuse("after", "must be 1 to 1000 bytes long, without a key"));
     }
+    // No filter until now prevents the change.
+    let shown = &before[..before.floor_char_boundary(MAX_LOG_FILTER)];
+    let before = if is_filter(shown) { shown } else { "not shown" }.to_owned();
     call.store.record_log_level(&call.actor, [before, after], call.now).await?;
     Ok(RecordLogLevelResponse {})
 }

@@ -6,7 +6,7 @@ use petstore_api_key::Environment;
 use petstore_clock::UnixMillis;
 use petstore_core::{
     accounts::{
-        AccountName, ApiKeyRecord, Ban, IssuedKey, KeyId, KeyProperties, NewExpiry, Remark,
+        AccountName, ApiKeyRecord, Ban, IssuedKey, KeyId, KeyProperties, KeyState, NewExpiry, Remark,
         store::{bans, keys},
     },
     domain::PetStoreError,
@@ -142,8 +142,11 @@ impl AdminStore {
         self.change(actor, now, move |change| {
             Box::pin(async move {
                 let (key, before) = bans::lift(change.session, id, now).await?;
-                let Some(before) = before else { return Ok(()) };
-                let (subject, before) = (key.subject(), Some(ban_json(&before)));
+                // A gateway may not have reported the ban of an active key yet, which is lifted too.
+                if before.is_none() && key.state(now) != KeyState::Active {
+                    return Ok(());
+                }
+                let (subject, before) = (key.subject(), before.as_ref().map(ban_json));
                 let lifting = Change { action: "LiftBan", subject, before, after: None };
                 Ok(audit::record(change.session, &change.actor, now, lifting).await?)
             })

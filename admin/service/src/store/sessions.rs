@@ -52,14 +52,14 @@ impl AdminStore {
                     let operator_id = row.ok_or(AdminError::InvalidOperatorToken)?.id;
                     let expires_at = now.plus(Operator::SESSION_TTL);
                     let session = operator_session::ActiveModel {
-                        digest: Set(of_session),
+                        digest: Set(of_session.clone()),
                         operator_id: Set(operator_id),
                         expires_at: Set(now.plus(Operator::SESSION_IDLE).as_i64()),
                         opened_at: Set(Some(now.as_i64())),
                         client_address: Set(actor.client_address.map(|address| address.to_string())),
                     };
                     operator_session::Entity::insert(session).exec_without_returning(transaction).await?;
-                    remove_old(transaction, operator_id, now).await?;
+                    remove_old(transaction, operator_id, of_session, now).await?;
                     let after = Some(json!({ "expireTime": expires_at.to_string() }));
                     record(transaction, &actor, "CreateSession", after, now).await?;
                     Ok::<_, AdminError>(())
@@ -189,8 +189,14 @@ fn is_session(digest: KeyDigest) -> Expr {
     Column::Digest.eq(digest.0.to_vec())
 }
 
-/// Removes all sessions that have expired, and the oldest of this operator if there are too many.
-async fn remove_old(transaction: &Session, operator_id: i64, now: UnixMillis) -> Result<(), DbErr> {
+/// Removes all sessions that have expired, and, if this operator has too many, those that expire first, but
+/// not the new one.
+async fn remove_old(
+    transaction: &Session,
+    operator_id: i64,
+    new: Vec<u8>,
+    now: UnixMillis,
+) -> Result<(), DbErr> {
     let expired = Column::ExpiresAt.lte(now.as_i64());
     operator_session::Entity::delete_many().filter(expired).exec(transaction).await?;
     let kept = operator_session::Entity::find()
@@ -202,6 +208,7 @@ async fn remove_old(transaction: &Session, operator_id: i64, now: UnixMillis) ->
     operator_session::Entity::delete_many()
         .filter(Column::OperatorId.eq(operator_id))
         .filter(Column::Digest.not_in_subquery(kept.into_query()))
+        .filter(Column::Digest.ne(new))
         .exec(transaction)
         .await?;
     Ok(())

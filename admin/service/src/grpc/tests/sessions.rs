@@ -204,3 +204,17 @@ async fn an_operators_fifty_first_session_ends_only_their_oldest() {
     }
     assert_eq!(whose(&mut admin, &of_bea).await, Ok("bea".to_owned()));
 }
+
+#[tokio::test]
+async fn a_new_session_lasts_even_if_all_others_expire_later() {
+    let shop = Shop::open().await;
+    let name = OperatorName::parse("ann").unwrap();
+    let created = shop.store.create_operator(&Actor::LOCAL, &name, Role::Admin, None, START).await;
+    let (token, actor) = (created.unwrap().1, Actor { operator: name, ..Actor::LOCAL });
+    let later = START.plus(Duration::from_hours(7)); // such as sessions of 8 hours
+    for _ in 0..50 {
+        shop.store.open_session(&actor, &token, later).await.unwrap();
+    }
+    let new = shop.store.open_session(&actor, &token, START).await.unwrap();
+    assert_eq!(whose(&mut remote(&shop), new.expose()).await, Ok("ann".to_owned()));
+}
