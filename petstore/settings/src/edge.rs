@@ -130,8 +130,8 @@ pub struct LimiterSettings {
     #[arg(long, env = "PETSTORE_REDIS_URL_FILE", conflicts_with = "redis_url", value_name = "FILE")]
     pub redis_url_file: Option<PathBuf>,
 
-    /// Number of gateways that count in one Redis. Each admits its share while that is unreachable, and counts
-    /// the first failed authentications of an address alone
+    /// Number of gateways that count in one Redis. Each admits its share while that is unreachable, and
+    /// counts the first failed authentications of an address alone
     #[arg(long, env = "PETSTORE_GATEWAYS", default_value = "1", value_name = "NUMBER")]
     #[arg(value_parser = whole_number(NonZeroU16::MIN..=NonZeroU16::MAX))]
     pub gateways: NonZeroU16,

@@ -6,7 +6,7 @@ use petstore_gateway::strict_members;
 use prost_reflect::{DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, ReflectMessage, Value};
 use serde_json::{Map, Value as Json, json};
 
-use super::{error::AdminError, method::is_output_only};
+use super::error::AdminError;
 
 const TIMESTAMP: &str = "google.protobuf.Timestamp";
 const DURATION: &str = "google.protobuf.Duration";
@@ -56,6 +56,20 @@ pub(super) fn set_members(
         }
     }
     faults
+}
+
+/// Returns `true` if requests may have the field, and it is ignored in them.
+pub(super) fn is_output_only(field: &FieldDescriptor) -> bool {
+    has_behavior(field, 3)
+}
+
+/// Returns `true` if the field has the `google.api.field_behavior` of this number (AIP-203).
+pub(super) fn has_behavior(field: &FieldDescriptor, number: i32) -> bool {
+    let pool = field.parent_pool();
+    let Some(extension) = pool.get_extension_by_name("google.api.field_behavior") else { return false };
+    let options = field.options();
+    let behaviors = options.get_extension(&extension);
+    behaviors.as_list().is_some_and(|behaviors| behaviors.contains(&Value::EnumNumber(number)))
 }
 
 /// Returns `true` if the value says nothing. Only a text may be empty, unless it selects an account.

@@ -120,20 +120,7 @@ impl AdminMethod {
 
 /// Returns `true` if requests must have the field.
 pub(super) fn is_required(field: &FieldDescriptor) -> bool {
-    has_behavior(field, 2)
-}
-
-/// Returns `true` if requests may have the field, and it is ignored in them.
-pub(super) fn is_output_only(field: &FieldDescriptor) -> bool {
-    has_behavior(field, 3)
-}
-
-/// Returns `true` if the field has the `google.api.field_behavior` of this number (AIP-203).
-fn has_behavior(field: &FieldDescriptor, number: i32) -> bool {
-    let Some(extension) = POOL.get_extension_by_name("google.api.field_behavior") else { return false };
-    let options = field.options();
-    let behaviors = options.get_extension(&extension);
-    behaviors.as_list().is_some_and(|behaviors| behaviors.contains(&Value::EnumNumber(number)))
+    json::has_behavior(field, 2)
 }
 
 impl Binding {

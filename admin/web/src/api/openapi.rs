@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     json as message_json,
-    method::{self, AdminMethod, Binding, is_output_only, is_required},
+    method::{self, AdminMethod, Binding, is_required},
 };
 
 /// Returns the whole document, OpenAPI 3.1: `openapi.json` with the operations and schemas of the service.
@@ -69,7 +69,7 @@ impl Components {
         }
         if binding.body.is_some() {
             let mut fields = binding.body_fields(&input);
-            fields.retain(|field| !is_output_only(field));
+            fields.retain(|field| !message_json::is_output_only(field));
             let mut body = self.object("", &fields);
             operation["requestBody"] = json!({});
             // A change names the fields that it changes.

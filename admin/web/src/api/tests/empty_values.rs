@@ -3,7 +3,7 @@
 use prost_reflect::{FieldDescriptor, Kind};
 
 use super::*;
-use crate::api::method::{is_output_only, is_required};
+use crate::api::{json::is_output_only, method::is_required};
 
 /// Values that a program sends by mistake: of a variable that is missing or empty.
 fn empty_values() -> [Value; 4] {
