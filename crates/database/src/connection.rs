@@ -158,7 +158,7 @@ impl Connections {
                 let again = (session.get_database_backend() == DbBackend::Postgres).then(|| work.clone());
                 let result = in_transaction(session, work).await;
                 let is_stale = session.has_prepared_again().await;
-                match again.filter(|_| is_stale) {
+                match again.filter(|_| is_stale && result.is_err()) {
                     Some(again) => in_transaction(session, again).await,
                     None => result,
                 }

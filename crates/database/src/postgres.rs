@@ -168,7 +168,6 @@ pub(super) async fn open(
         let up = retry_while_locked(on, || migrations::up(on, schema)).await;
         up.map_err(|error| explain(url, error))?;
         if let Err(error) = advance_sequences(on).await {
-            // Only their owner may advance them.
             tracing::debug!(%error, "the sequences of rows' numbers were not checked");
         }
         Ok(())
@@ -185,19 +184,24 @@ pub(super) async fn open(
 async fn advance_sequences(connection: &DatabaseConnection) -> Result<(), DbErr> {
     let ask =
         async |sql: String| connection.query_all_raw(Statement::from_string(DbBackend::Postgres, sql)).await;
-    let tables = "SELECT quote_ident(table_name), quote_ident(column_name) FROM information_schema.columns \
+    let tables = "SELECT quote_ident(table_name), quote_ident(column_name), \
+                      format('pg_get_serial_sequence(%L, %L)', quote_ident(table_name), column_name) \
+                  FROM information_schema.columns \
                   WHERE table_schema = current_schema() AND is_identity = 'YES'";
     for table in ask(tables.to_owned()).await? {
-        let (table, column): (String, String) = (table.try_get_by_index(0)?, table.try_get_by_index(1)?);
+        let (name, column): (String, String) = (table.try_get_by_index(0)?, table.try_get_by_index(1)?);
+        let sequence: String = table.try_get_by_index(2)?;
         let advance = format!(
             "SELECT setval(sequence, last) FROM ( \
-                 SELECT pg_get_serial_sequence('{table}', '{column}')::regclass AS sequence, \
-                     (SELECT max({column}) FROM {table}) AS last) AS of_table \
+                 SELECT {sequence}::regclass AS sequence, \
+                     (SELECT max({column}) FROM {name}) AS last) AS of_table \
              WHERE last > coalesce(pg_sequence_last_value(sequence), 0)"
         );
-        for row in ask(advance).await? {
-            let last: i64 = row.try_get_by_index(0)?;
-            tracing::warn!("the sequence of {table}.{column} was behind its rows, and is at {last} now");
+        match ask(advance).await {
+            Ok(rows) if rows.is_empty() => {}
+            Ok(_) => tracing::warn!("the sequence of {name}.{column} was behind its rows, and is advanced"),
+            // Only its owner may advance it.
+            Err(error) => tracing::debug!(%error, "the sequence of {name}.{column} was not checked"),
         }
     }
     Ok(())

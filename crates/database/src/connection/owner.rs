@@ -26,8 +26,13 @@ use super::{
     session::{Driver, Session},
 };
 
-/// Time after which an owner that is still connecting asks other groups for a connection.
-const HANDOVER: Duration = Duration::from_millis(50);
+/// Time after which an owner that is still connecting asks other groups for a connection. Most servers that
+/// are far away or busy have accepted one by then, and a job that waits is still done in time.
+const SLOW: Duration = Duration::from_millis(500);
+/// Interval at which an owner without a connection looks whether it is to ask.
+const LOOK: Duration = Duration::from_millis(50);
+/// Longest pause between two attempts to connect.
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 /// State shared by the owners of connections to one database.
 pub(super) struct Shared {
@@ -78,7 +83,10 @@ impl Shared {
 
     /// Returns a new connection. Retries where that may help.
     async fn new_connection(&self) -> Result<Given, DbErr> {
-        let (mut pause, longest_pause) = (Duration::from_millis(10), Duration::from_millis(200));
+        let mut pause = Duration::from_millis(10);
+        if let Some(since_full) = self.stale.since_full() {
+            time::sleep(LONGEST_PAUSE.saturating_sub(since_full)).await; // others hand over sooner
+        }
         loop {
             if !self.settings.health.is_file_in_place().await {
                 let error = std::io::Error::other("the store's file was replaced or removed");
@@ -92,29 +100,37 @@ impl Shared {
                 Err(error) if may_accept_soon(&error) => {
                     if fault::is_full(&error) {
                         *self.stale.full_at.lock() = Some(Instant::now());
-                        pause = longest_pause; // others hand over sooner
+                        pause = LONGEST_PAUSE; // as above
                     }
                     *self.failure.lock() = Some(error.to_string());
                 }
                 Err(error) => return Err(DbErr::Conn(RuntimeErr::SqlxError(error.into()))),
             }
             time::sleep(pause).await;
-            pause = longest_pause.min(pause * 2);
+            pause = LONGEST_PAUSE.min(pause * 2);
         }
     }
 
-    /// Returns a connection that another group has handed over, while this one has none: at once if the
-    /// server was full within the last second.
+    /// Returns a connection that another group has handed over, while this one has none: soon if the server
+    /// was full within the last second. One that is too slow is taken for full: so is a pooler that lets
+    /// connections wait.
     async fn ask(&self) -> Given {
-        let is_full = self.stale.full_at.lock().is_some_and(|at| at.elapsed() < Duration::from_secs(1));
-        time::sleep(if is_full { Duration::ZERO } else { HANDOVER }).await;
+        let started_at = Instant::now();
+        while self.stale.since_full().is_none_or(|since_full| since_full >= Duration::from_secs(1)) {
+            if started_at.elapsed() >= SLOW {
+                *self.stale.full_at.lock() = Some(Instant::now());
+            } else {
+                time::sleep(LOOK).await;
+            }
+        }
         let _asking = self.asking.lock().await;
         loop {
             if self.open.load(Ordering::Relaxed) > 0 {
-                time::sleep(HANDOVER).await;
+                time::sleep(LOOK).await;
             } else if let Ok((mut driver, opened_at)) = self.stale.ask().await
                 && self.settings.target.set_up(&mut driver).await.is_ok()
             {
+                *self.failure.lock() = None;
                 return (driver, opened_at);
             }
         }
@@ -194,8 +210,12 @@ impl Owner {
             && let Some(asking) = self.shared.stale.next_asking()
             && let Some(connection) = self.connection.take()
         {
-            // It is cut if the other one has given up.
-            let _ = asking.send((connection.session.into_driver(), connection.opened_at));
+            let (driver, used_at) = (connection.session.into_driver(), connection.used_at);
+            if let Err(given) = asking.send((driver, connection.opened_at)) {
+                // The other one has just given up.
+                self.connection =
+                    Some(OpenConnection { used_at, ..OpenConnection::new(given, &self.shared) });
+            }
         }
     }
 
@@ -386,6 +406,11 @@ impl StaleConnections {
         self.askers.lock().push_back(give);
         self.asked.notify_one();
         given
+    }
+
+    /// Returns the time since the server had no connection to spare. `None` if it never was full.
+    fn since_full(&self) -> Option<Duration> {
+        self.full_at.lock().map(|at| at.elapsed())
     }
 
     /// Returns the group that has asked first, if one still waits.

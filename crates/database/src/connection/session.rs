@@ -148,6 +148,7 @@ impl Session {
         self.observer = observer;
         *self.has_failed.get_mut() = false;
         *self.is_read_only.get_mut() = false;
+        *self.has_stale_statements.get_mut() = false;
     }
 
     /// Returns `true` if the connection can be used again: everything sent was answered, and every

@@ -28,19 +28,15 @@ async fn rows_copied_without_their_sequences_refuse_no_name_and_one_command_sets
     let (installation, server, client) = shop(&database.url()).await;
     for table in ["pets", "accounts", "operators"] {
         let columns = "SELECT string_agg(column_name, ', ') FROM information_schema.columns \
-                       WHERE is_identity = 'NO' AND table_name = ";
+                       WHERE is_identity = 'NO' AND is_nullable = 'NO' AND table_name = ";
         let columns = database.psql(&format!("{columns}'{table}'")).await;
         let values = match table {
-            "pets" => columns.replace("name", "'Rex'").replace("category_id", "1").replace("status", "NULL"),
+            "pets" => columns.replace("name", "'Rex'").replace("category_id", "1"),
             _ => columns.replace("name", "'copied' || n").replace("digest", "'x'::bytea || n::text::bytea"),
         };
         let values = values.replace("role", "'viewer'").replace("plan", "'free'");
         let values =
             values.replace("last_four", "'abcd'").replace("created_at", "0").replace("revision", "0");
-        let values =
-            ["per_minute", "per_day", "suspended_at", "suspend_reason", "revoked_at", "last_used_at"]
-                .into_iter()
-                .fold(values, |values, column| values.replace(column, "NULL"));
         let rows = "FROM generate_series((SELECT coalesce(max(id), 0) + 1";
         database
             .psql(&format!(
@@ -128,7 +124,7 @@ async fn a_core_with_fewer_connections_than_kinds_of_calls_serves_them_and_says_
         client.get("/v1/pets").await.assert_error(503, "UNAVAILABLE");
         let unready = server.admin().get("/readyz").await.json();
         let log = server.stderr();
-        let is_told = log.contains("too many connections for role \"few\"");
+        let is_told = log.contains("too many connections for role");
         if unready["parts"]["database"] == "down" && is_told {
             Ok(())
         } else {

@@ -46,3 +46,18 @@ async fn they_are_prepared_again_without_notice_to_callers() {
     let settings: String = items.database.reader.query(show).await.unwrap()[0].try_get_by_index(0).unwrap();
     assert_eq!(settings, "onoff", "the session's parameters are set again");
 }
+
+#[tokio::test]
+async fn a_transaction_is_done_once_after_one_whose_repetition_failed_too() {
+    let (_items, database) = new_on_postgres().await;
+    let home = Home::Database(database);
+    let connections = Connections::new(one_connection(&home.url()));
+    let failed = connections.transaction(|db| {
+        let fail = "DO $$ BEGIN RAISE 'not supported' USING ERRCODE = '0A000'; END $$";
+        db.query_all_raw(Statement::from_string(DbBackend::Postgres, fail))
+    });
+    failed.await.unwrap_err();
+    let added = connections.transaction(|db| Box::pin(item::Entity::insert(row()).exec_with_returning(db)));
+    added.await.unwrap();
+    assert_eq!(committed(&home).await, 1);
+}
