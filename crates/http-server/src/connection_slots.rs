@@ -20,7 +20,7 @@ use tokio::{
 
 use super::ConnectionMetrics;
 
-/// Time for which a connection keeps its slot even if others wait for it.
+/// Time for which a connection keeps its slot even if connections of other addresses wait for it.
 const RECLAIM_AFTER: Duration = Duration::from_millis(250);
 /// Bytes of responses that may wait for clients, over all connections.
 const MAX_UNREAD: usize = 64 * 1024 * 1024;
@@ -117,7 +117,8 @@ impl ConnectionSlots {
     /// /64). Beyond either bound a connection takes the place of one that waits for its client, if there is
     /// one. Otherwise it waits beyond the first bound, and is closed beyond the second.
     ///
-    /// The oldest connection of a stranger gives way. In total, strangers keep an eighth, so that a client
+    /// The oldest connection of a stranger gives way, to one of its own address however new it is: the last
+    /// ones are those whose clients may still show a key. In total, strangers keep an eighth, so that a client
     /// has time to become [known](crate::HttpPeer::note_known); then the known client gives way whose last
     /// request is the longest ago.
     pub fn new(at_once: usize, of_one_address: usize) -> Self {
@@ -194,8 +195,9 @@ impl ConnectionSlots {
     fn reclaim(&self, address: Option<ClientAddress>, now: Instant) -> bool {
         let mut open = self.open.lock();
         let is_stranger = |it: &OpenConnection| it.known_since.lock().is_none();
+        let kept_for = if address.is_none() { RECLAIM_AFTER } else { Duration::ZERO };
         let waiting = || {
-            let waiting = open.by_age.iter().filter(|(_, it)| it.waits_for_client(now));
+            let waiting = open.by_age.iter().filter(|(_, it)| it.waits_for_client(kept_for, now));
             waiting.filter(|(_, it)| address.is_none() || it.address.get() == address.as_ref())
         };
         let mut strangers = open.by_age.values().filter(|it| is_stranger(it));
@@ -248,11 +250,13 @@ impl OpenConnection {
         true
     }
 
-    /// Returns `true` if the client has had time for its next request, and none is being worked on.
-    fn waits_for_client(&self, now: Instant) -> bool {
+    /// Returns `true` if it is served, its client has had this time for its next request, and none is being
+    /// worked on.
+    fn waits_for_client(&self, time: Duration, now: Instant) -> bool {
         let since = self.known_since.lock().unwrap_or(self.opened_at);
-        now.saturating_duration_since(since) >= RECLAIM_AFTER
+        now.saturating_duration_since(since) >= time
             && self.waiting_for_app.load(Ordering::Relaxed) == 0
+            && self.task.get().is_some()
     }
 }
 
@@ -329,6 +333,18 @@ mod tests {
             closed.extend((0..6).find(|at| !is_open(at) && !closed.contains(at)));
         }
         assert_eq!(closed, [1, 2, 5, 0, 3]);
+    }
+
+    #[tokio::test]
+    async fn the_oldest_stranger_of_an_address_gives_way_to_a_new_connection_from_there_at_once() {
+        let slots = ConnectionSlots::new(99, 3);
+        let open = open(&slots, &[true, false, false]);
+        let is_open = || [0, 1, 2].map(|at| slots.open.lock().by_age.contains_key(&open[at].0.number));
+        let _new = take(&slots, "192.0.2.1").unwrap();
+        assert_eq!(is_open(), [true, false, true]);
+        open[2].0.connection.waiting_for_app.store(1, Ordering::Relaxed);
+        assert!(take(&slots, "192.0.2.1").is_none(), "the others are known, at work, or not served yet");
+        assert_eq!(is_open(), [true, false, true]);
     }
 
     #[tokio::test]

@@ -100,6 +100,20 @@ async fn strangers_who_hold_all_connections_keep_no_client_with_a_key_out() {
 }
 
 #[tokio::test]
+async fn a_burst_of_connections_keeps_no_client_with_a_key_at_the_same_address_out() {
+    raise_own_limit();
+    let (installation, server) = start_under("ulimit -n 256", &[]).await; // 40 connections of one address
+    let client = Client::new(server.address("REST")).with_key(installation.read(FIRST_KEY).trim());
+    let mut burst = Vec::new();
+    for _ in 0..130 {
+        burst.push(raw::connect(server.address("REST")).await);
+    }
+    let answered = timeout(KEYED_TIMEOUT, client.get("/v1/pets")).await;
+    answered.expect("answered in time").assert_status(200);
+    assert_eq!(metric(&server, "petstore_connections_refused_total").await, 0);
+}
+
+#[tokio::test]
 async fn the_soft_limit_of_open_files_is_raised_to_the_hard_one() {
     let (_installation, server) = start_under("ulimit -Sn 256 && ulimit -Hn 3000", &[]).await;
     let limits = fs::read_to_string(format!("/proc/{}/limits", server.pid())).unwrap();
