@@ -22,6 +22,8 @@ use super::ConnectionMetrics;
 
 /// Time for which a connection keeps its slot even if connections of other addresses wait for it.
 const RECLAIM_AFTER: Duration = Duration::from_millis(250);
+/// Time after which a stranger gives way before any known client.
+const TIME_TO_BE_KNOWN: Duration = Duration::from_secs(5);
 /// Bytes of responses that may wait for clients, over all connections.
 const MAX_UNREAD: usize = 64 * 1024 * 1024;
 
@@ -58,7 +60,7 @@ pub(super) struct OpenConnection {
     /// Time of the last request of a client that the app knows; `None` for a stranger.
     known_since: Mutex<Option<Instant>>,
     /// Bytes of responses that wait for the client; `None` if there were too many.
-    unread: Mutex<Option<usize>>,
+    unread: Mutex<Option<(usize, Instant)>>,
     /// Task that serves it, once it exists.
     task: OnceLock<AbortHandle>,
 }
@@ -95,9 +97,15 @@ pub(super) struct UnreadBytes {
 impl UnreadBytes {
     /// Counts the bytes. If that makes too many, a connection is closed, possibly this one.
     pub(super) fn new(connection: &Arc<OpenConnection>, bytes: usize) -> Self {
-        let is_counted = connection.unread.lock().as_mut().map(|unread| *unread += bytes).is_some();
-        if is_counted {
-            connection.slots.add_unread(bytes);
+        let is_too_much = connection.unread.lock().as_mut().is_some_and(|(unread, since)| {
+            if *unread == 0 {
+                *since = Instant::now();
+            }
+            *unread += bytes;
+            connection.slots.unread.fetch_add(bytes, Ordering::Relaxed) + bytes > MAX_UNREAD
+        });
+        if is_too_much {
+            connection.slots.close_largest();
         }
         Self { connection: Arc::clone(connection), bytes }
     }
@@ -105,8 +113,9 @@ impl UnreadBytes {
 
 impl Drop for UnreadBytes {
     fn drop(&mut self) {
-        if let Some(unread) = &mut *self.connection.unread.lock() {
+        if let Some((unread, since)) = &mut *self.connection.unread.lock() {
             *unread -= self.bytes;
+            *since = Instant::now();
             self.connection.slots.unread.fetch_sub(self.bytes, Ordering::Relaxed);
         }
     }
@@ -171,7 +180,7 @@ impl ConnectionSlots {
             waiting_for_app: AtomicU32::new(0),
             address: OnceLock::new(),
             known_since: Mutex::default(),
-            unread: Mutex::new(Some(0)),
+            unread: Mutex::new(Some((0, Instant::now()))),
             task: OnceLock::new(),
         });
         if !self.exempts(peer) && !connection.counts_for(peer) {
@@ -197,31 +206,37 @@ impl ConnectionSlots {
         let is_stranger = |it: &OpenConnection| it.known_since.lock().is_none();
         let kept_for = if address.is_none() { RECLAIM_AFTER } else { Duration::ZERO };
         let waiting = || {
-            let waiting = open.by_age.iter().filter(|(_, it)| it.waits_for_client(kept_for, now));
-            waiting.filter(|(_, it)| address.is_none() || it.address.get() == address.as_ref())
+            let is_of_it = |it: &OpenConnection| address.is_none() || it.address.get() == address.as_ref();
+            open.by_age.iter().filter(move |(_, it)| is_of_it(it) && it.waits_for_client(kept_for, now))
+        };
+        let stranger_of = |age| {
+            let is_of_age = move |it: &OpenConnection| now.saturating_duration_since(it.opened_at) >= age;
+            waiting().find(|(_, it)| is_stranger(it) && is_of_age(it))
         };
         let mut strangers = open.by_age.values().filter(|it| is_stranger(it));
         let has_room = address.is_none() && strangers.nth(self.at_once / 8).is_none();
-        let known = waiting().filter(|(_, it)| has_room && !is_stranger(it));
-        let known = known.min_by_key(|(_, it)| *it.known_since.lock());
-        let found = known.or_else(|| waiting().find(|(_, it)| is_stranger(it)));
+        let known =
+            || waiting().filter(|(_, it)| !is_stranger(it)).min_by_key(|(_, it)| *it.known_since.lock());
+        let known = || if has_room { known() } else { None };
+        let found = stranger_of(TIME_TO_BE_KNOWN).or_else(known).or_else(|| stranger_of(Duration::ZERO));
         let Some(number) = found.map(|(number, _)| *number) else { return false };
         self.metrics.reclaimed.inc();
         open.close(number);
         true
     }
 
-    /// Adds bytes that wait for a client. If they are too many, closes the connection with the most.
-    fn add_unread(&self, bytes: usize) {
-        if self.unread.fetch_add(bytes, Ordering::Relaxed) + bytes <= MAX_UNREAD {
-            return;
-        }
+    /// Closes the connection with the most bytes that wait for its client, times the seconds since that took
+    /// some: a client that reads does not pay for many that leave a little each.
+    fn close_largest(&self) {
+        let weight = |it: &OpenConnection| {
+            it.unread.lock().map(|(bytes, since)| bytes as u64 * (1 + since.elapsed().as_secs()))
+        };
         let mut open = self.open.lock();
-        let most = open.by_age.iter().max_by_key(|(_, it)| *it.unread.lock()).map(|(number, _)| *number);
+        let most = open.by_age.iter().max_by_key(|(_, it)| weight(it)).map(|(number, _)| *number);
         if let Some(closed) = most.and_then(|number| open.close(number)) {
             self.metrics.reclaimed.inc();
-            let given_up = closed.unread.lock().take().unwrap_or_default();
-            self.unread.fetch_sub(given_up, Ordering::Relaxed);
+            let given_up = closed.unread.lock().take();
+            self.unread.fetch_sub(given_up.map_or(0, |(bytes, _)| bytes), Ordering::Relaxed);
         }
     }
 }
