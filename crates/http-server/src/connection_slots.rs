@@ -127,9 +127,9 @@ impl ConnectionSlots {
     /// one. Otherwise it waits beyond the first bound, and is closed beyond the second.
     ///
     /// The oldest connection of a stranger gives way, to one of its own address however new it is: the last
-    /// ones are those whose clients may still show a key. In total, strangers keep an eighth, so that a client
-    /// has time to become [known](crate::HttpPeer::note_known); then the known client gives way whose last
-    /// request is the longest ago.
+    /// ones are those whose clients may still show a key. In total, new strangers keep an eighth, so that a
+    /// client has time to become [known](crate::HttpPeer::note_known); then the known client gives way whose
+    /// last request is the longest ago.
     pub fn new(at_once: usize, of_one_address: usize) -> Self {
         Self {
             at_once,

@@ -36,7 +36,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 /// State shared by the owners of connections to one database.
 pub(super) struct Shared {
-    pub(super) settings: Settings,
+    pub(super) settings: Arc<Settings>,
     pub(super) queue: Arc<Queue>,
     pub(super) stale: Arc<StaleConnections>,
     open: AtomicUsize,
@@ -52,7 +52,8 @@ type Given = (Driver, Instant);
 
 impl Shared {
     pub(super) fn new(settings: Settings, stale: Arc<StaleConnections>) -> Self {
-        let (open, busy, asking) = (AtomicUsize::new(0), AtomicUsize::new(0), tokio::sync::Mutex::default());
+        let (settings, asking) = (Arc::new(settings), tokio::sync::Mutex::default());
+        let (open, busy) = (AtomicUsize::new(0), AtomicUsize::new(0));
         Self { settings, queue: Arc::default(), stale, open, busy, failure: Mutex::default(), asking }
     }
 
@@ -310,7 +311,7 @@ impl Owner {
 impl OpenConnection {
     fn new((driver, opened_at): Given, shared: &Arc<Shared>) -> Self {
         Self {
-            session: Session::new(driver, Arc::clone(shared)),
+            session: Session::new(driver, Arc::clone(&shared.settings)),
             opened_at,
             used_at: Instant::now(),
             _open: CountGuard::new(shared, |shared| &shared.open),

@@ -22,7 +22,7 @@ use sea_orm::{
 use sea_query_sqlx::SqlxValues;
 use tokio::sync::Mutex;
 
-use super::{Observer, owner::Shared};
+use super::{Observer, Settings};
 use crate::fault;
 
 /// Target of a connection, with its options.
@@ -116,7 +116,7 @@ fn parts(statement: &Statement) -> (AssertSqlSafe<&str>, SqlxValues) {
 pub struct Session {
     /// The connection, locked only by that job.
     driver: Mutex<Driver>,
-    shared: Arc<Shared>,
+    settings: Arc<Settings>,
     observer: Option<Observer>,
     /// `true` while it is unknown what the connection is doing, or which state it is in.
     is_in_doubt: AtomicBool,
@@ -130,10 +130,10 @@ pub struct Session {
 }
 
 impl Session {
-    pub(super) fn new(driver: Driver, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(driver: Driver, settings: Arc<Settings>) -> Self {
         Self {
             driver: Mutex::new(driver),
-            shared,
+            settings,
             observer: None,
             is_in_doubt: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
@@ -207,7 +207,7 @@ impl Session {
         self.is_in_transaction.store(sql.starts_with("BEGIN"), Ordering::Relaxed);
         match &result {
             Ok(_) => self.is_in_doubt.store(false, Ordering::Relaxed),
-            Err(error) => self.shared.settings.health.record(error),
+            Err(error) => self.settings.health.record(error),
         }
         result.map(drop).map_err(query_error)
     }
@@ -228,7 +228,7 @@ impl Session {
     /// Forgets the prepared statements. Who dropped them may have reset the session's parameters too.
     async fn prepare_again(&self, driver: &mut Driver) -> Result<(), sqlx::Error> {
         on_either!(driver, connection => connection.clear_cached_statements().await)?;
-        self.shared.settings.target.set_up(driver).await
+        self.settings.target.set_up(driver).await
     }
 
     /// Returns `true` if this is the result of a stale statement outside of a transaction, which is to be
@@ -285,7 +285,7 @@ impl Session {
                 if fault::is_read_only(error) {
                     self.is_read_only.store(true, Ordering::Relaxed);
                 }
-                self.shared.settings.health.record(error);
+                self.settings.health.record(error);
                 fault::keeps_connection_usable(error)
             }
         };
@@ -332,7 +332,7 @@ impl fmt::Debug for Session {
 #[async_trait::async_trait]
 impl ConnectionTrait for Session {
     fn get_database_backend(&self) -> DbBackend {
-        self.shared.settings.target.backend()
+        self.settings.target.backend()
     }
 
     async fn execute_raw(&self, statement: Statement) -> Result<ExecResult, DbErr> {
