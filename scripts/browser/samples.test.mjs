@@ -31,7 +31,7 @@ before(async () => {
   await writeFile(join(folder, "pets.ndjson"), pets.join("\n"));
   await service.run("import", join(folder, "pets.ndjson"));
   globalThis.location = { origin: service.origin };
-  api = new ApiDocument(await (await fetch(`${service.origin}/openapi.json`)).json());
+  api = new ApiDocument(await (await fetch(`${service.origin}/openapi.json`)).json(), "/v1");
 });
 after(async () => {
   await service?.stop();

@@ -139,7 +139,7 @@ impl AdminStore {
     ///
     /// # Errors
     ///
-    /// [`AdminError::OperatorNotFound`], [`PetStoreError::Invalid`] if the old token expires and no expiry is
+    /// [`AdminError::OperatorNotFound`], `PetStoreError::Invalid` if the old token expires and no expiry is
     /// given, or the store's error.
     pub async fn rotate_operator(
         &self,

@@ -3,8 +3,10 @@
 export class ApiDocument {
   #json;
 
-  constructor(json) {
+  // `base` is the path that all operations are below: where this module is from, also below the path of a proxy.
+  constructor(json, base = new URL("../../v1", import.meta.url).pathname) {
     this.#json = json;
+    this.base = base;
   }
 
   static async load() {
@@ -15,11 +17,6 @@ export class ApiDocument {
 
   get info() {
     return this.#json.info;
-  }
-
-  // The path that all operations are below: where this module is from, also below the path of a proxy.
-  get base() {
-    return new URL("../../v1", import.meta.url).pathname;
   }
 
   // Returns a value with its $ref resolved. Members beside a $ref take precedence (OpenAPI 3.1).

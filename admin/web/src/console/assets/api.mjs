@@ -96,7 +96,11 @@ export const getLimits = (name) => get(at("accounts", name, "limits"));
 // Keys and bans.
 export const listKeys = (filters) => get(at("keys"), filters);
 export const getKey = (id) => get(at("keys", id));
-export const createKey = (account, { label, ttl, access, addresses }) => request("POST", at("accounts", account, "keys"), { label, access, allowedAddresses: addresses.split(/[\s,]+/).filter(Boolean), ...(ttl !== "never" && { ttl }) });
+export const createKey = (account, { label, ttl, access, addresses }) => {
+  const allowedAddresses = addresses.split(/[\s,]+/).filter(Boolean);
+  const restriction = allowedAddresses.length > 0 && { allowedAddresses }; // an empty list is refused
+  return request("POST", at("accounts", account, "keys"), { label, access, ...restriction, ...(ttl !== "never" && { ttl }) });
+};
 export const rotateKey = (id, { grace, ttl }) => request("POST", at("keys", id, "rotate"), { grace, ...(ttl === "never" ? { never: true } : ttl && { ttl }) });
 export const revokeKey = (id) => request("POST", at("keys", id, "revoke"));
 export const getKeyHandover = (id) => get(at("keys", id, "handover"));
