@@ -23,7 +23,7 @@ fn is_invisible(char: char) -> bool {
 }
 
 /// One line that an operator wrote: the label of a key, or the reason of a ban or a suspension. It is not
-/// blank, and has no control characters, [invisible ones](INVISIBLE), API keys and operator tokens.
+/// blank, and has no control characters, invisible ones, API keys and operator tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remark(String);
 

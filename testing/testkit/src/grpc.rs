@@ -272,7 +272,7 @@ pub async fn described(channel: Channel, symbols: &[&str]) -> Result<Vec<Result<
     described!(v1, channel, symbols)
 }
 
-/// Returns the same as [`described`] in version 1 alpha.
+/// Returns the same as `described` in version 1 alpha.
 ///
 /// # Errors
 ///
