@@ -97,7 +97,7 @@ impl From<InvalidSetting> for CliError {
 impl CliError {
     /// Reports the error to the operator in one line, and to the caller by the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        /// What a shell reports for a program that SIGPIPE ends, which is silent too.
+        /// Exit code that a shell reports for a program that SIGPIPE ends, which is silent too.
         const BROKEN_PIPE: u8 = 141;
         let is_broken_pipe = match self {
             Self::Print(error) => error.is_broken_pipe(),

@@ -1,5 +1,5 @@
 //! Files that commands write. A new file has a random name, which nobody can prepare, until it is complete.
-//! What exists is replaced only if that is asked for, and no part of a store by accident.
+//! An existing file is replaced only on request, and a part of a store never by accident.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -19,7 +19,7 @@ use rustix::{
     process::{geteuid, umask},
 };
 
-/// What an output file is.
+/// Kind of an output file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputKind {
     /// Text. Others can read it as the umask or the replaced file says, and it may go to a device or pipe.
@@ -30,7 +30,7 @@ pub enum OutputKind {
     Store,
 }
 
-/// Reason why a file is not written. Nothing was changed then.
+/// Reason why a file is not written, or may not be on the disk yet.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputFileError {
     /// There is such a file.

@@ -48,7 +48,7 @@ struct OpenConnections {
     per_address: HashMap<ClientAddress, usize>,
 }
 
-/// What decides whether an open connection gives way.
+/// An open connection, with all that decides whether it gives way.
 #[derive(Debug)]
 pub(super) struct OpenConnection {
     slots: ConnectionSlots,

@@ -330,8 +330,7 @@ impl Port {
         loop {
             let free = {
                 let Self { slots, accepted, open, .. } = self;
-                // Not restarted when a connection closes, so that it keeps its position among those that wait
-                // for a slot.
+                // Not restarted when a connection closes: its wait for a slot goes on.
                 let mut next = pin!(async {
                     if accepted.is_none() {
                         *accepted = Some(listener.next().await);

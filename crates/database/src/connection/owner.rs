@@ -367,7 +367,7 @@ impl Drop for CountGuard {
     }
 }
 
-/// What the groups of connections to one server share: who lacks a connection, and the time of the last
+/// State that the groups of connections to one server share: who lacks a connection, and the time of the last
 /// connection failure. The cause of that failure (a restart, a failover, an administrator)
 /// probably cut all other connections too. Every connection that was last used before it is pinged before it
 /// is used again, so that a retry does not get the next dead one.

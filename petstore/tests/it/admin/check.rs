@@ -260,7 +260,7 @@ async fn every_clause_is_found_broken() {
     assert_eq!(all.filter(|clause| !expected.contains(clause)).collect::<BTreeSet<_>>(), elsewhere);
 }
 
-/// What every answer has, or some have, under another name in turn.
+/// Fields that every response has, or some have, each under another name in turn.
 const MISSING: &[Change] = &[
     ("", "", "\nx-ratelimit-limit:", "\nx-gone:", &[]),
     ("", "", "\nx-ratelimit-remaining:", "\nx-gone:", &[]),

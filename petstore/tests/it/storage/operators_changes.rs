@@ -1,5 +1,5 @@
-//! What operators do to a PostgreSQL database: they copy rows without their sequences, change a column, and
-//! grant few connections.
+//! Changes that operators make to a PostgreSQL database: they copy rows without their sequences, change a
+//! column, and grant few connections.
 
 use petstore_testkit::{
     Answer, Client, Installation, Server, eventually,
