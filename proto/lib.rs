@@ -3,9 +3,11 @@
 
 mod batch;
 mod error_code;
+mod page_token;
 
 pub use batch::{Answer, Call, INTERNAL_METHODS, LocalCall, NAMED, UnaryRequest};
 pub use error_code::{ErrorCode, Retry};
+pub use page_token::PageToken;
 
 /// The public contract, package `petstore.v1`.
 pub mod v1 {

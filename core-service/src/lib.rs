@@ -11,7 +11,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use petstore_api_key::Environment;
+use petstore_caller::api_key::Environment;
 use petstore_clock::Clock;
 use petstore_grpc_server::Calls;
 use petstore_telemetry::metrics::Collectors;

@@ -5,7 +5,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use petstore_client_address::TrustedProxies;
+use petstore_caller::client_address::TrustedProxies;
 
 const X_FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 

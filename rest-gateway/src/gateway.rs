@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use futures_util::{FutureExt, future::BoxFuture};
-use petstore_api_key::Environment;
-use petstore_client_address::TrustedProxies;
+use petstore_caller::api_key::Environment;
+use petstore_caller::client_address::TrustedProxies;
 use petstore_clock::Clock;
 use petstore_core_client::{CoreClient, CoreTransport, InProcessCalls};
 use petstore_key_cache::KeyResolver;

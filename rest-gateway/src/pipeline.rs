@@ -25,8 +25,8 @@ use std::{
 use axum::{extract::Request, response::Response};
 use futures_util::FutureExt;
 use http::{HeaderMap, request::Parts};
-use petstore_api_key::ApiKey;
-use petstore_client_address::ClientAddress;
+use petstore_caller::api_key::ApiKey;
+use petstore_caller::client_address::ClientAddress;
 use petstore_http_server::HttpPeer;
 use petstore_key_cache::{KnownKey, UnusableKey};
 use petstore_rate_limit::{Decision, LimitStatus};

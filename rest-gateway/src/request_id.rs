@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use petstore_api_key::is_request_id;
+use petstore_caller::api_key::is_request_id;
 use petstore_clock::Clock;
 use petstore_key_cache::KnownKey;
 use petstore_rate_limit::LimitStatus;
@@ -62,7 +62,7 @@ pub(crate) fn uuid_v7(clock: &Clock) -> Uuid {
 
 #[cfg(test)]
 mod tests {
-    use petstore_api_key::{ApiKey, Environment};
+    use petstore_caller::api_key::{ApiKey, Environment};
     use petstore_clock::UnixMillis;
 
     use super::*;

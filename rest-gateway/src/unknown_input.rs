@@ -5,7 +5,7 @@ use std::fmt;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use petstore_api_key::redact;
+use petstore_caller::api_key::redact;
 
 use crate::{
     error::ApiError,

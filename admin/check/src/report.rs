@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use petstore_api_key::redact;
+use petstore_caller::api_key::redact;
 use serde_json::{Value, json};
 
 use crate::answer::Finding;

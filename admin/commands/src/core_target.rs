@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgMatches, Args, Command, FromArgMatches, error::ErrorKind, parser::ValueSource};
 use futures_util::future::LocalBoxFuture;
 use petstore_admin_service::Administration;
-use petstore_api_key::OperatorToken;
+use petstore_caller::api_key::OperatorToken;
 use petstore_clock::Clock;
 use petstore_command_line::RuntimeError;
 use petstore_core::{Core, server, store::Store};

@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Subcommand, builder::NonEmptyStringValueParser};
 use petstore_admin_web::{find_requests, findings};
-use petstore_api_key::{ApiKey, Environment};
+use petstore_caller::api_key::{ApiKey, Environment};
 use petstore_clock::format_duration;
 use petstore_command_line::output::{self, Column, Confirmation, column, sentence, table};
 use petstore_settings::{InvalidSetting, value::duration};

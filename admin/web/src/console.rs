@@ -28,7 +28,7 @@ use axum::{
     routing::{any, delete, get, post},
 };
 use cookie::{MAX_SESSIONS, SessionCookie};
-use petstore_api_key::OperatorToken;
+use petstore_caller::api_key::OperatorToken;
 use petstore_gateway::{
     Gateway, embedded, error_response, json_response,
     representation::{Representation, strict},

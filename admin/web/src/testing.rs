@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use petstore_api_key::Environment;
-use petstore_client_address::TrustedProxies;
+use petstore_caller::api_key::Environment;
+use petstore_caller::client_address::TrustedProxies;
 use petstore_clock::{Clock, UnixMillis};
 use petstore_core_client::CoreTransport;
 use petstore_gateway::{Gateway, GatewayOptions};

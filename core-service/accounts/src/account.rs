@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use petstore_api_key::ApiKey;
+use petstore_caller::api_key::ApiKey;
+use petstore_caller::plans::Quota;
 use petstore_clock::UnixMillis;
-use petstore_plans::Quota;
 
 use super::{Remark, remark::NO_KEY};
 use petstore_domain::{PageSize, Violation, Violations};
@@ -242,19 +242,19 @@ impl Plan {
     /// Returns the plan's name.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Free => petstore_plans::FREE.name,
-            Self::Pro => petstore_plans::PRO.name,
-            Self::Business => petstore_plans::BUSINESS.name,
-            Self::Enterprise(_) => petstore_plans::ENTERPRISE,
+            Self::Free => petstore_caller::plans::FREE.name,
+            Self::Pro => petstore_caller::plans::PRO.name,
+            Self::Business => petstore_caller::plans::BUSINESS.name,
+            Self::Enterprise(_) => petstore_caller::plans::ENTERPRISE,
         }
     }
 
     /// Returns the plan's limits.
     pub const fn quota(self) -> Quota {
         match self {
-            Self::Free => petstore_plans::FREE.quota,
-            Self::Pro => petstore_plans::PRO.quota,
-            Self::Business => petstore_plans::BUSINESS.quota,
+            Self::Free => petstore_caller::plans::FREE.quota,
+            Self::Pro => petstore_caller::plans::PRO.quota,
+            Self::Business => petstore_caller::plans::BUSINESS.quota,
             Self::Enterprise(quota) => quota,
         }
     }

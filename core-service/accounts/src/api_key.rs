@@ -2,8 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
-use petstore_api_key::{ApiKey, Environment};
-use petstore_client_address::AllowedAddresses;
+use petstore_caller::api_key::{ApiKey, Environment};
+use petstore_caller::client_address::AllowedAddresses;
 use petstore_clock::UnixMillis;
 use uuid::{NoContext, Timestamp, Uuid};
 

@@ -25,7 +25,7 @@ mod retention;
 pub mod store;
 mod usage;
 
+pub use petstore_caller::plans::Quota;
 pub use petstore_clock::{Day, Minute};
-pub use petstore_plans::Quota;
 
 pub use self::{account::*, api_key::*, ban::*, remark::Remark, retention::*, usage::*};

@@ -1,6 +1,6 @@
 //! Short texts written by operators and shown to others.
 
-use petstore_api_key::ApiKey;
+use petstore_caller::api_key::ApiKey;
 
 use petstore_domain::Violation;
 

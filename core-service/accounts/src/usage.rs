@@ -1,6 +1,6 @@
 //! Counts of requests, by UTC day and by minute, and the requests that gateways refused.
 
-use petstore_api_key::{ApiKey, is_request_id};
+use petstore_caller::api_key::{ApiKey, is_request_id};
 use petstore_clock::{Minute, UnixMillis};
 pub use petstore_proto::admin::v1::RefusalCause;
 

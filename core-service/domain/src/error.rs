@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use petstore_api_key::Environment;
+use petstore_caller::api_key::Environment;
 use petstore_grpc_server::CallFault;
 use petstore_proto::{ErrorCode, admin::v1::AdminErrorReason as A, errors, v1::ErrorReason as R};
 

@@ -1,6 +1,6 @@
 //! Pages of lists (docs/contract.md, 7.1; AIP-158), and the tokens of the next ones.
 
-use petstore_api_key::PageToken;
+use petstore_proto::PageToken;
 
 use super::{PetStoreError, Violation, Violations};
 

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use petstore_api_key::redact;
+use petstore_caller::api_key::redact;
 use petstore_grpc_server::{CallFault, MethodError};
 use petstore_proto::{ERROR_DOMAIN, ErrorCode};
 use tonic::Code;

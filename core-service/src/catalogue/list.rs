@@ -1,6 +1,6 @@
 //! Lists of the catalogue, and where their pages begin.
 
-use petstore_api_key::PageToken;
+use petstore_proto::PageToken;
 use petstore_proto::lists;
 
 use super::{OrderId, PetId, PetStatus};

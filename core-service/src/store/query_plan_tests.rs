@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use petstore_api_key::{Environment, KeyDigest};
+use petstore_caller::api_key::{Environment, KeyDigest};
 use petstore_clock::UnixMillis;
 use petstore_database::testing::Connections;
 use sea_orm::{ConnectionTrait, DbBackend, Statement};

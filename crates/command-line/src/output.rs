@@ -7,7 +7,7 @@ use std::{
     iter,
 };
 
-use petstore_api_key::redact;
+use petstore_caller::api_key::redact;
 use petstore_telemetry::logs;
 use serde_json::Value;
 

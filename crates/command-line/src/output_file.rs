@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use petstore_api_key::{ApiKey, OperatorToken};
+use petstore_caller::api_key::{ApiKey, OperatorToken};
 use rustix::{
     fs::{
         AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, fchmod, fstat, open, openat, renameat,

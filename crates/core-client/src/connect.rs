@@ -15,7 +15,7 @@ use hyper_util::{
     rt::TokioIo,
 };
 use parking_lot::RwLock;
-use petstore_api_key::ServiceToken;
+use petstore_caller::api_key::ServiceToken;
 use petstore_proto::internal::v1::batch_service_server;
 use tokio::{
     net::{TcpStream, UnixStream, lookup_host},

@@ -22,7 +22,7 @@ use futures_util::future::join_all;
 use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt;
 use parking_lot::{Mutex, RwLock};
-use petstore_api_key::ServiceToken;
+use petstore_caller::api_key::ServiceToken;
 use petstore_telemetry::parts::FaultCause;
 use tokio::{
     sync::Notify,

@@ -5,7 +5,7 @@ use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 
 use http::{HeaderMap, Request};
 use parking_lot::{Mutex, RwLock};
-use petstore_api_key::{ServiceToken, bearer};
+use petstore_caller::api_key::{ServiceToken, bearer};
 use tokio::time::Instant;
 use tonic::{
     Status,

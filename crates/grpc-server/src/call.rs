@@ -5,7 +5,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue};
-use petstore_api_key::is_request_id;
+use petstore_caller::api_key::is_request_id;
 use petstore_telemetry::{
     abandoned::caller_has_left,
     metrics,

@@ -18,7 +18,7 @@ use futures_util::{
     future::{BoxFuture, select},
     stream,
 };
-use petstore_client_address::ClientAddress;
+use petstore_caller::client_address::ClientAddress;
 use petstore_telemetry::{
     metrics,
     metrics::{GaugeGuard, IntCounter, IntGauge, counter, gauge},

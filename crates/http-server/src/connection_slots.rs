@@ -11,7 +11,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use petstore_client_address::{ClientAddress, TrustedProxies};
+use petstore_caller::client_address::{ClientAddress, TrustedProxies};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     task::AbortHandle,

@@ -5,8 +5,8 @@
 use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::RwLock;
+use petstore_caller::plans::{BanCause, BanPeriod};
 use petstore_clock::UnixMillis;
-use petstore_plans::{BanCause, BanPeriod};
 use petstore_proto::internal::v1 as internal;
 use tokio::sync::Notify;
 
@@ -154,7 +154,7 @@ fn last_ban(imposed: &HashMap<Arc<str>, ImposedBan>, key: &KnownKey) -> Option<L
 mod tests {
     use std::time::Duration;
 
-    use petstore_plans::Quota;
+    use petstore_caller::plans::Quota;
     use petstore_proto::internal::v1::Plan;
 
     use super::*;

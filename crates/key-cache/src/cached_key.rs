@@ -11,9 +11,9 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use petstore_client_address::AllowedAddresses;
+use petstore_caller::client_address::AllowedAddresses;
+use petstore_caller::plans::Quota;
 use petstore_clock::UnixMillis;
-use petstore_plans::Quota;
 use petstore_proto::internal::v1::{AccountChange, KeyState, KeyUse, Plan, ResolvedKey};
 use petstore_telemetry::metrics;
 use petstore_telemetry::metrics::{Histogram, IntCounterVec, counters, durations};

@@ -6,7 +6,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use petstore_api_key::KeyDigest;
+use petstore_caller::api_key::KeyDigest;
 use petstore_clock::{Clock, UnixMillis};
 use petstore_core_client::{
     ReportAnswers, RetryBudget, TracedTransport, call_within, failure_text, is_transport_failure,

@@ -21,7 +21,7 @@
 //! ```
 //! use std::net::IpAddr;
 //!
-//! use petstore_api_key::{ApiKey, Environment};
+//! use petstore_caller::api_key::{ApiKey, Environment};
 //! use petstore_clock::Clock;
 //! use petstore_core_client::{CoreAddress, TracedTransport, connect};
 //! use petstore_key_cache::{KeyError, KeyResolver};
@@ -53,9 +53,9 @@ mod testing;
 
 use std::sync::Arc;
 
-use petstore_client_address::AllowedAddresses;
+use petstore_caller::client_address::AllowedAddresses;
+use petstore_caller::plans::Quota;
 use petstore_clock::UnixMillis;
-use petstore_plans::Quota;
 use petstore_proto::internal::v1::Plan;
 
 pub use self::{bans::LastBan, resolver::KeyResolver};

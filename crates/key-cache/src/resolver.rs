@@ -4,8 +4,8 @@ use std::{collections::HashMap, fmt, net::IpAddr, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use moka::future::Cache;
-use petstore_api_key::{ApiKey, KeyDigest};
-use petstore_client_address::ClientAddress;
+use petstore_caller::api_key::{ApiKey, KeyDigest};
+use petstore_caller::client_address::ClientAddress;
 use petstore_clock::{Clock, UnixMillis};
 use petstore_core_client::TracedTransport;
 use petstore_proto::internal::v1::{ListChangesResponse, ResolvedKey};

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-use petstore_api_key::ApiKey;
+use petstore_caller::api_key::ApiKey;
 use petstore_core_client::CoreTransport;
 use petstore_proto::internal::v1::{
     AccountChange, FoundKey, KeyState, KeyUse, ListChangesRequest, ListChangesResponse, Plan,

@@ -9,7 +9,7 @@ use std::{
 
 use async_trait::async_trait;
 use parking_lot::{Mutex, MutexGuard};
-use petstore_client_address::ClientAddress;
+use petstore_caller::client_address::ClientAddress;
 use petstore_clock::{Clock, UnixMillis};
 
 use super::{

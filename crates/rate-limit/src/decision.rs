@@ -1,8 +1,8 @@
 //! Answer of a limiter, and its presentation to the client.
 
 use bytes::BufMut;
+use petstore_caller::plans::{BanCause, BanPeriod};
 use petstore_clock::UnixMillis;
-use petstore_plans::{BanCause, BanPeriod};
 
 use super::windows::{DAY, MINUTE, WindowView};
 

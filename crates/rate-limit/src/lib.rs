@@ -68,9 +68,9 @@ mod windows;
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
-use petstore_client_address::ClientAddress;
+use petstore_caller::client_address::ClientAddress;
+pub use petstore_caller::plans::{BanCause, BanPeriod, Quota};
 use petstore_clock::UnixMillis;
-pub use petstore_plans::{BanCause, BanPeriod, Quota};
 use petstore_telemetry::parts::FaultCause;
 
 #[cfg(feature = "fuzzing")]

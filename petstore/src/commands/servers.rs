@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use petstore_admin_service::Administration;
-use petstore_api_key::{ApiKey, OperatorToken};
+use petstore_caller::api_key::{ApiKey, OperatorToken};
 use petstore_clock::Clock;
 use petstore_core::{Core, server};
 use petstore_core_client::CoreTransport;

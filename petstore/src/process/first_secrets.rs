@@ -12,7 +12,7 @@ use std::{
 };
 
 use petstore_admin_service::{AdminError, store::AdminStore};
-use petstore_api_key::{ApiKey, OperatorToken};
+use petstore_caller::api_key::{ApiKey, OperatorToken};
 use petstore_clock::{Clock, UnixMillis};
 use petstore_command_line::output_file::{OutputFile, OutputFileError, OutputKind, beside, folder_of};
 use petstore_core::store::Store;
@@ -153,7 +153,7 @@ impl FirstSecret {
 mod tests {
     use std::{fs, os::unix::fs::MetadataExt};
 
-    use petstore_api_key::Environment;
+    use petstore_caller::api_key::Environment;
     use petstore_database::OpenOptions as OpenStore;
     use tempfile::TempDir;
 

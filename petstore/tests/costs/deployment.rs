@@ -7,7 +7,7 @@ use petstore::{
     servers::{GatewaySettings, ServeSettings, start_gateway, start_service},
 };
 use petstore_admin_service::{domain::Actor, store::AdminStore};
-use petstore_api_key::Environment;
+use petstore_caller::api_key::Environment;
 use petstore_clock::Clock;
 use petstore_core::accounts::{AccountName, KeyProperties, Plan, Quota};
 use petstore_settings::{GrpcAddr, from_flags};

@@ -3,9 +3,10 @@
 use std::{collections::BTreeMap, hint::black_box, process::Command, sync::Arc};
 
 use futures_util::FutureExt;
-use petstore_api_key::{ApiKey, PageToken};
+use petstore_caller::api_key::ApiKey;
 use petstore_clock::{Clock, UnixMillis};
 use petstore_gateway::bulk;
+use petstore_proto::PageToken;
 use petstore_proto::v1::{Pet, PetStatus};
 use petstore_rate_limit::{InProcessLimiter, LimitKey, Quota, RateLimiter};
 use petstore_telemetry::logs::{self, LogFormat};

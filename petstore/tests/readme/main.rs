@@ -25,12 +25,15 @@ fn read(path: &str) -> String {
     fs::read_to_string(Path::new(ROOT).join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Returns the paths of the files under a folder of the repository.
+/// Returns the paths of the files under a folder of the repository, without what npm installs.
 fn paths(folder: &str) -> Vec<String> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(Path::new(ROOT).join(folder)).unwrap() {
         let entry = entry.unwrap();
         let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
+        if entry.file_name() == "node_modules" {
+            continue;
+        }
         if entry.file_type().unwrap().is_dir() {
             paths.extend(self::paths(&path));
         } else {
@@ -48,8 +51,7 @@ fn files(folder: &str) -> Vec<(String, String)> {
 }
 
 /// Folders with pages for people.
-const FOLDERS_OF_PAGES: [&str; 6] =
-    ["deploy", "docs", "migrations", "petstore/tests", "scripts/deploy", "testing"];
+const FOLDERS_OF_PAGES: [&str; 5] = ["deploy", "docs", "migrations", "petstore/tests", "testing"];
 
 /// Returns every page for people: in the root and below some folders.
 fn pages() -> Vec<(String, String)> {

@@ -200,7 +200,7 @@ fn every_injected_fault_has_a_test_and_a_clause_of_the_contract() {
 #[test]
 fn files_of_deployments_name_the_image_of_this_release() {
     let mut tags = 0;
-    for (path, text) in ["deploy", "scripts/deploy"].into_iter().flat_map(files) {
+    for (path, text) in ["deploy", "testing/deploy"].into_iter().flat_map(files) {
         for mark in ["petstore:", "newTag: "] {
             for (_, tag) in text.match_indices(mark).map(|(at, mark)| text.split_at(at + mark.len())) {
                 if tag.starts_with(|first: char| first.is_ascii_digit()) {

@@ -89,13 +89,13 @@ fn quoted_programs(page: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// `scripts/sdk/run` executes these files.
+/// `testing/sdk/run` executes these files.
 #[test]
 fn programs_of_the_guide_for_clients_are_those_of_the_tested_sessions() {
     let guide = read("docs/api.md");
     let sessions: Vec<_> = guide.split("](../").skip(1).filter_map(|rest| rest.split_once(')')).collect();
     let sessions: Vec<_> =
-        sessions.iter().map(|(path, _)| *path).filter(|path| path.starts_with("scripts/sdk/")).collect();
+        sessions.iter().map(|(path, _)| *path).filter(|path| path.starts_with("testing/sdk/")).collect();
     assert_eq!(sessions.len(), 5);
     for session in sessions {
         assert!(read(session).to_lowercase().contains("x-next-cursor"), "{session} follows no pages");

@@ -8,7 +8,7 @@ use std::{
 use crate::files;
 
 /// Crates, whose code is in `src` below.
-pub(crate) const CRATES: [&str; 28] = [
+pub(crate) const CRATES: [&str; 26] = [
     "admin/check",
     "admin/commands",
     "admin/service",
@@ -16,8 +16,7 @@ pub(crate) const CRATES: [&str; 28] = [
     "core-service",
     "core-service/accounts",
     "core-service/domain",
-    "crates/api-key",
-    "crates/client-address",
+    "crates/caller",
     "crates/clock",
     "crates/command-line",
     "crates/core-client",
@@ -25,14 +24,13 @@ pub(crate) const CRATES: [&str; 28] = [
     "crates/grpc-server",
     "crates/http-server",
     "crates/key-cache",
-    "crates/plans",
     "crates/rate-limit",
     "crates/telemetry",
     "migrations",
     "petstore",
-    "petstore/settings",
     "rest-gateway",
     "rest-gateway/docs",
+    "settings",
     "testing/fuzz",
     "testing/open-loop",
     "testing/servers",

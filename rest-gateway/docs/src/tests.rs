@@ -253,7 +253,7 @@ async fn pages_name_no_file_or_command_of_the_operator() {
 async fn the_table_of_plans_has_the_enforced_limits() {
     for path in ["/docs", "/docs/limits"] {
         let page = text(get(path).await).await;
-        for plan in petstore_plans::FIXED {
+        for plan in petstore_caller::plans::FIXED {
             let name = capitalized(plan.name);
             let row = format!(
                 "<tr><th scope=\"row\">{name}</th><td>{}</td><td>{}</td></tr>",
@@ -269,7 +269,7 @@ async fn the_table_of_plans_has_the_enforced_limits() {
 fn the_description_names_the_limits_of_the_table_of_plans() {
     let description =
         petstore_gateway::openapi::document()["info"]["description"].as_str().unwrap().to_owned();
-    for plan in petstore_plans::FIXED {
+    for plan in petstore_caller::plans::FIXED {
         let [per_minute, per_day] = [plan.quota.per_minute, plan.quota.per_day].map(grouped);
         let name = capitalized(plan.name);
         assert!(description.contains(&format!("{name} {per_minute} and {per_day}")), "{description}");

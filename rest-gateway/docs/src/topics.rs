@@ -2,8 +2,8 @@
 
 use std::{fmt::Write as _, mem};
 
+use petstore_caller::plans::{ENTERPRISE, FIXED};
 use petstore_gateway::error_page_path;
-use petstore_plans::{ENTERPRISE, FIXED};
 use petstore_proto::v1::ErrorReason;
 use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html::push_html};
 
@@ -12,7 +12,7 @@ use super::{
     html::{HtmlPage, escaped},
 };
 
-/// Embeds a complete sample program in every one of [`LANGUAGES`], behind its name. `scripts/browser` runs
+/// Embeds a complete sample program in every one of [`LANGUAGES`], behind its name. `testing/browser` runs
 /// each against the service.
 macro_rules! sample {
     ($name:literal) => {

@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use http::{HeaderMap, Method};
-use petstore_api_key::{ApiKey, BearerError};
+use petstore_caller::api_key::{ApiKey, BearerError};
 use petstore_key_cache::{KeyError, KnownKey, UnusableKey};
 
 use crate::{error::ApiError, gateway::GatewayState};

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use petstore_client_address::ClientAddress;
+use petstore_caller::client_address::ClientAddress;
 use petstore_clock::UnixMillis;
 use petstore_key_cache::{KeyError, KnownKey, LastBan, UnusableKey};
 use petstore_rate_limit::{

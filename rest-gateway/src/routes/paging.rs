@@ -7,7 +7,7 @@ use std::fmt::{Display, Write};
 use axum::response::Response;
 use http::{HeaderName, HeaderValue, StatusCode, Uri, header};
 use percent_encoding::utf8_percent_encode;
-use petstore_api_key::PageToken;
+use petstore_proto::PageToken;
 
 use crate::{
     error::ApiError,

@@ -7,7 +7,7 @@ use std::{
 
 use axum::body::to_bytes;
 use http::{HeaderMap, Request};
-use petstore_api_key::{ApiKey, Environment};
+use petstore_caller::api_key::{ApiKey, Environment};
 use petstore_clock::{Clock, UnixMillis};
 use petstore_rate_limit::InProcessLimiter;
 use proptest::prelude::*;

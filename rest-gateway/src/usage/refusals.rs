@@ -4,7 +4,7 @@
 use std::{collections::HashMap, hash::Hash, mem, sync::Arc};
 
 use parking_lot::Mutex;
-use petstore_client_address::ClientAddress;
+use petstore_caller::client_address::ClientAddress;
 use petstore_clock::UnixMillis;
 use petstore_key_cache::KnownKey;
 use petstore_proto::{admin::v1::RefusalCause, internal::v1 as internal};

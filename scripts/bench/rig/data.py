@@ -8,7 +8,7 @@ UNLIMITED = 1_000_000_000
 
 
 def key(number):
-    """Returns the key of an account (crates/api-key: a prefix, 30 characters, and a CRC-32 in base 62)."""
+    """Returns the key of an account (crates/caller/src/api_key.rs: a prefix, 30 characters, and a CRC-32 in base 62)."""
     signed = f"{PREFIX}{hashlib.sha256(str(number).encode()).hexdigest()[:30]}"
     checksum, digits = zlib.crc32(signed.encode()), ""
     for _ in range(6):
@@ -18,7 +18,7 @@ def key(number):
 
 
 def page_token(last_id):
-    """Returns the cursor of the page after a pet in the list of all pets (crates/api-key, page_token.rs)."""
+    """Returns the cursor of the page after a pet in the list of all pets (proto/page_token.rs)."""
     version, all_pets = b"\1", b"\0"
     token = version + all_pets + last_id.to_bytes(8, "big")
     return token.hex() + f"{zlib.crc32(b'petstore page token' + token):08x}"

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use http::{HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION};
-use petstore_api_key::{ApiKey, Environment, OperatorToken, redact};
-use petstore_client_address::{ClientAddress, TrustedProxies};
+use petstore_caller::api_key::{ApiKey, Environment, OperatorToken, redact};
+use petstore_caller::client_address::{ClientAddress, TrustedProxies};
 use petstore_core::catalogue::IdempotencyKey;
 
 /// Returns a field for each line. `None` if HTTP does not allow one of the values.
@@ -20,7 +20,7 @@ fn fields(name: &HeaderName, lines: &[u8]) -> Option<HeaderMap> {
 /// itself.
 pub(crate) fn bearer(input: &[u8]) {
     let Some(headers) = fields(&AUTHORIZATION, input) else { return };
-    let credential = petstore_api_key::bearer(&headers);
+    let credential = petstore_caller::api_key::bearer(&headers);
     assert_eq!(credential.ok().map(str::as_bytes), token68(input));
     for environment in Environment::ALL {
         if let Ok(key) = ApiKey::from_headers(&headers, environment) {

@@ -2,13 +2,13 @@
 
 use percent_encoding::percent_decode_str;
 use petstore_admin_service::domain::fuzz_page_token;
-use petstore_api_key::PageToken;
 use petstore_core::{
     catalogue::fuzz_list,
     catalogue::{ListOrders, ListPets},
     domain::{PageSize, PetStoreError},
 };
 use petstore_gateway::fuzz_query;
+use petstore_proto::PageToken;
 use petstore_proto::{
     lists,
     v1::{ListPetsRequest, PetStatus},

@@ -23,8 +23,8 @@ use petstore_admin_service::{
     domain::{Actor, OperatorName, Role},
     store::AdminStore,
 };
-use petstore_api_key::Environment;
-use petstore_client_address::AllowedAddresses;
+use petstore_caller::api_key::Environment;
+use petstore_caller::client_address::AllowedAddresses;
 use petstore_clock::{Clock, ManualClock, UnixMillis};
 use petstore_core::{
     accounts::{

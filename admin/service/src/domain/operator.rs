@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt, net::IpAddr, sync::Arc, time::Duration};
 
-use petstore_api_key::OperatorToken;
+use petstore_caller::api_key::OperatorToken;
 use petstore_clock::UnixMillis;
 use petstore_core::{accounts::AccountName, domain::Violation};
 

@@ -26,7 +26,7 @@ impl PageTokens {
     );
 
     /// Returns the token of the page that follows the row with this position. It is opaque to clients, like
-    /// `petstore_api_key::PageToken`.
+    /// `petstore_proto::PageToken`.
     pub(crate) fn token(&self, last: &str) -> String {
         format!("{}.{last}.{:08x}", self.list, self.checksum(last))
     }

@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use http::HeaderMap;
-use petstore_api_key::{OperatorToken, bearer};
+use petstore_caller::api_key::{OperatorToken, bearer};
 use petstore_clock::UnixMillis;
 use petstore_core::{
     Core,

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use petstore_api_key::Environment;
-use petstore_client_address::AllowedAddresses;
+use petstore_caller::api_key::Environment;
+use petstore_caller::client_address::AllowedAddresses;
 use petstore_clock::{Timestamp, UnixMillis};
 use petstore_core::{
     accounts::{Account, AccountName, ApiKeyRecord, Ban, KeyId, KeyScope, KeyState, Plan, Quota, Remark},

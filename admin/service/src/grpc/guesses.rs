@@ -13,8 +13,8 @@ use std::{
 };
 
 use parking_lot::{Mutex, RwLock};
-use petstore_api_key::KeyDigest;
-use petstore_client_address::ClientAddress;
+use petstore_caller::api_key::KeyDigest;
+use petstore_caller::client_address::ClientAddress;
 use petstore_clock::{UnixMillis, whole_secs};
 use tokio::{
     sync::Semaphore,
@@ -145,7 +145,7 @@ impl Window {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use petstore_api_key::OperatorToken;
+    use petstore_caller::api_key::OperatorToken;
 
     use super::*;
 

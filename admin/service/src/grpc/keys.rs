@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use petstore_api_key::{Environment, KeyDigest};
+use petstore_caller::api_key::{Environment, KeyDigest};
 use petstore_clock::UnixMillis;
 use petstore_core::accounts::{
     ApiKeyRecord, Ban, IssuedKey, KeyId, KeyProperties, ListKeys, NewExpiry, Remark,

@@ -2,7 +2,7 @@
 
 use std::future::{Ready, ready};
 
-use petstore_api_key::{ApiKey, KeyDigest};
+use petstore_caller::api_key::{ApiKey, KeyDigest};
 use petstore_clock::UnixMillis;
 use petstore_core::{
     accounts::{AccountName, NewExpiry},

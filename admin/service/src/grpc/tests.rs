@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use petstore_api_key::{ApiKey, OperatorToken};
+use petstore_caller::api_key::{ApiKey, OperatorToken};
 use petstore_clock::{Clock, ManualClock, UnixMillis};
 use petstore_core::{
     Core,

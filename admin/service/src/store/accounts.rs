@@ -1,7 +1,7 @@
 //! Changes of accounts.
 
 use futures_util::future::BoxFuture;
-use petstore_api_key::ApiKey;
+use petstore_caller::api_key::ApiKey;
 use petstore_clock::UnixMillis;
 use petstore_core::{
     accounts::{

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, time::Duration};
 
 use futures_util::future::BoxFuture;
-use petstore_api_key::{KeyDigest, OperatorToken};
+use petstore_caller::api_key::{KeyDigest, OperatorToken};
 use petstore_clock::UnixMillis;
 use petstore_core::{
     accounts::NewExpiry,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use petstore_api_key::{KeyDigest, OperatorToken};
+use petstore_caller::api_key::{KeyDigest, OperatorToken};
 use petstore_clock::UnixMillis;
 use petstore_database::Session;
 use petstore_proto::admin::v1 as pb;

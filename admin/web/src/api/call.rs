@@ -8,7 +8,7 @@ use std::{
 use axum::extract::ConnectInfo;
 use bytes::Buf;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION};
-use petstore_api_key::{ApiKey, bearer};
+use petstore_caller::api_key::{ApiKey, bearer};
 use petstore_core_client::{CoreTransport, TracedTransport};
 use petstore_gateway::{Gateway, X_REQUEST_ID};
 use prost_reflect::{DynamicMessage, MessageDescriptor, Value};

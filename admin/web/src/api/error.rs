@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
-use petstore_api_key::redact;
+use petstore_caller::api_key::redact;
 use petstore_clock::whole_secs;
 use petstore_core_client::failure_text;
 use petstore_gateway::{ApiError, error_response};

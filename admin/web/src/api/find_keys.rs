@@ -9,7 +9,7 @@ use axum::{
     response::Response,
 };
 use http::StatusCode;
-use petstore_api_key::ApiKey;
+use petstore_caller::api_key::ApiKey;
 use petstore_gateway::{ApiError, request_body};
 use serde_json::{Value, json};
 

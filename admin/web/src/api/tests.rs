@@ -262,7 +262,7 @@ async fn key_material_is_in_no_message() {
 async fn the_core_gets_digests_of_the_keys_in_a_text_and_no_key() {
     const KEY: &str = "pet_live_0000000000000000000000000000001PRvVh";
     let key = admin::Key { id: "7".into(), state: admin::KeyState::Revoked.into(), ..admin::Key::default() };
-    let digest = petstore_api_key::ApiKey::parse(KEY).unwrap().digest().to_hex();
+    let digest = petstore_caller::api_key::ApiKey::parse(KEY).unwrap().digest().to_hex();
     let found = admin::FoundKey { digest: digest.clone(), key: Some(key) };
     let environment = admin::Environment::Staging.into();
     let tested = ApiUnderTest::answering(&admin::FindKeysResponse { keys: vec![found], environment });

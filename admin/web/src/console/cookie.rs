@@ -6,7 +6,7 @@ use http::{
     HeaderMap, HeaderValue,
     header::{COOKIE, HOST, ORIGIN},
 };
-use petstore_api_key::OperatorToken;
+use petstore_caller::api_key::OperatorToken;
 
 /// Path of the cookie of 1.0.0.
 const PATH: &str = "/console";

@@ -12,7 +12,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{HeaderMap, Method, StatusCode, header};
-use petstore_api_key::OperatorToken;
+use petstore_caller::api_key::OperatorToken;
 use petstore_proto::admin::v1::RefusalCause;
 use serde_json::{Value, json};
 use tower::ServiceExt;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use petstore_api_key::{ApiKey, Environment, KeyDigest};
+use petstore_caller::api_key::{ApiKey, Environment, KeyDigest};
 use petstore_clock::UnixMillis;
 use petstore_database::Session;
 use petstore_domain::{

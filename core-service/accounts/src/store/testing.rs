@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use petstore_api_key::Environment;
+use petstore_caller::api_key::Environment;
 use petstore_clock::UnixMillis;
 use petstore_domain::PetStoreError;
 

@@ -1,6 +1,6 @@
 //! `petstore.internal.v1.KeyService`.
 
-use petstore_api_key::KeyDigest;
+use petstore_caller::api_key::KeyDigest;
 use petstore_proto::internal::v1::{
     ListChangesRequest, ListChangesResponse, ReportBanRequest, ReportBanResponse, ReportUseRequest,
     ReportUseResponse, ResolveKeysRequest, ResolveKeysResponse, key_service_server::KeyService,

@@ -1,4 +1,4 @@
-use petstore_api_key::Environment;
+use petstore_caller::api_key::Environment;
 use petstore_proto::internal::v1::{
     Ban, BanOrigin, FoundKey, KeyState, KeyUse, ListChangesRequest, Plan, ReportBanRequest, ReportUseRequest,
     ResolveKeysRequest, ResolveKeysResponse,

@@ -1,6 +1,6 @@
 //! Connections of proxies that name their clients.
 
-use petstore_client_address::TrustedProxies;
+use petstore_caller::client_address::TrustedProxies;
 
 use super::*;
 

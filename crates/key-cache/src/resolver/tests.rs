@@ -4,9 +4,9 @@ use futures_util::{
     future::{join_all, select_all},
     poll,
 };
-use petstore_api_key::Environment;
+use petstore_caller::api_key::Environment;
+use petstore_caller::plans::{BanPeriod, Quota};
 use petstore_clock::ManualClock;
-use petstore_plans::{BanPeriod, Quota};
 use petstore_proto::internal::v1::{KeyState, KeyUse};
 use petstore_telemetry::{metrics::Exposition, parts::PartState};
 use tokio::sync::oneshot;

@@ -1,4 +1,4 @@
-//! The operator console on a gateway's admin port. `scripts/browser` drives it in a browser.
+//! The operator console on a gateway's admin port. `testing/browser` drives it in a browser.
 
 use std::time::Duration;
 

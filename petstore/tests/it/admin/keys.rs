@@ -1,6 +1,6 @@
 //! Keys as operators look after them: found in a leaked text, followed through a rotation, filtered.
 
-use petstore_api_key::{ApiKey, Environment};
+use petstore_caller::api_key::{ApiKey, Environment};
 use petstore_testkit::{Installation, Plan, Role, TestShop, eventually};
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use petstore_api_key::{ApiKey, Environment};
+use petstore_caller::api_key::{ApiKey, Environment};
 use petstore_testkit::servers::{RedisOptions, RedisServer};
 use petstore_testkit::{Answer, Client, Installation, Plan, SharedCounters, TestShop, eventually};
 use serde_json::Value;

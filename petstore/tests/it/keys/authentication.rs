@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use petstore_api_key::{ApiKey, Environment};
+use petstore_caller::api_key::{ApiKey, Environment};
 use petstore_testkit::{Answer, Plan, TestShop, raw};
 use serde_json::json;
 

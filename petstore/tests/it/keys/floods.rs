@@ -6,7 +6,7 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use petstore_api_key::{ApiKey, Environment};
+use petstore_caller::api_key::{ApiKey, Environment};
 use petstore_testkit::{Client, Plan, TestShop, eventually, raw};
 
 use crate::calls_answered;

@@ -1,6 +1,6 @@
 //! A gateway and a core of different releases. A proxy makes the core's answers those of another release.
 
-use petstore_api_key::OperatorToken;
+use petstore_caller::api_key::OperatorToken;
 use petstore_proto::{
     Answer,
     internal::v1::{

@@ -1,6 +1,6 @@
 //! The first key of a new store.
 
-use petstore_api_key::Environment;
+use petstore_caller::api_key::Environment;
 
 use super::*;
 

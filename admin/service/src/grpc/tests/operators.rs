@@ -82,7 +82,7 @@ async fn only_the_token_of_an_operator_opens_the_service() {
     let shop = Shop::open().await;
     let mut admin = remote(&shop);
     let right = token(&shop, "ann", Role::Admin).await;
-    let key = ApiKey::generate(petstore_api_key::Environment::Production);
+    let key = ApiKey::generate(petstore_caller::api_key::Environment::Production);
     for wrong in
         ["", "pet_op_", OperatorToken::generate().expose(), key.expose(), &right[1..], &format!("{right}0")]
     {

@@ -304,7 +304,7 @@ async fn invalid_requests_for_explanations_are_refused() {
         ),
         (request("a b"), rule),
         (
-            request(ApiKey::generate(petstore_api_key::Environment::Production).expose()),
+            request(ApiKey::generate(petstore_caller::api_key::Environment::Production).expose()),
             "requestId must not hold an API key or a token",
         ),
     ] {

@@ -1,6 +1,6 @@
 //! Changes by operators whose token was revoked after the call had checked it.
 
-use petstore_api_key::Environment;
+use petstore_caller::api_key::Environment;
 use petstore_core::accounts::{AccountUpdate, KeyProperties, NewExpiry};
 
 use super::*;

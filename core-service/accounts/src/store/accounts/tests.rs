@@ -1,6 +1,6 @@
 use std::{collections::HashSet, time::Duration};
 
-use petstore_api_key::{ApiKey, Environment};
+use petstore_caller::api_key::{ApiKey, Environment};
 use petstore_clock::{Clock, ManualClock};
 use petstore_domain::PageSize;
 use petstore_proto::internal::v1::ResolvedKey;

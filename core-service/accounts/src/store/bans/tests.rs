@@ -1,4 +1,4 @@
-use petstore_api_key::Environment;
+use petstore_caller::api_key::Environment;
 use petstore_clock::{Clock, ManualClock};
 use petstore_domain::columns::stored_moment;
 use petstore_test_servers::Home;

@@ -1,6 +1,6 @@
 //! Table `api_keys`.
 
-use petstore_api_key::Environment;
+use petstore_caller::api_key::Environment;
 use petstore_domain::{PetStoreError, columns::stored_moment};
 use sea_orm::entity::prelude::*;
 

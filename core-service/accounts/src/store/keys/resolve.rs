@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use petstore_api_key::{Environment, KeyDigest};
+use petstore_caller::api_key::{Environment, KeyDigest};
 use petstore_clock::UnixMillis;
 use petstore_database::revision;
 use petstore_domain::{

@@ -1,0 +1,209 @@
+//! Files that settings name.
+
+use std::{
+    fs::{Metadata, OpenOptions},
+    io::{self, Read},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use petstore_caller::api_key::ServiceToken;
+use petstore_command_line::output::reason;
+use petstore_http_server::{Certificate, tls};
+use rustix::{fs::OFlags, process::geteuid};
+
+use super::InvalidSetting;
+
+/// Upper bound of a file, in bytes. The largest are lists of authorities.
+const MAX_BYTES: u64 = 1024 * 1024;
+
+/// Returns the content of a file that a setting names, and what the system says about the file. Only a
+/// regular file of bounded size is read: nobody may ever write to a FIFO, and a device may never end.
+///
+/// # Errors
+///
+/// If the file cannot be used. The text says why, without anything of the file's content.
+pub fn settings_file(path: &Path) -> Result<(Vec<u8>, Metadata), String> {
+    if path.as_os_str().to_string_lossy().contains("://") {
+        return Err("must be the name of a file, not a URL".to_owned()); // which may hold a password
+    }
+    let unreadable = |error: io::Error| format!("cannot read {}: {}", path.display(), reason(&error));
+    // Opening a FIFO would otherwise wait for somebody who writes to it.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(unreadable)?;
+    let metadata = file.metadata().map_err(unreadable)?; // of the open file, so that it cannot be exchanged
+    let mut content = Vec::new();
+    if metadata.is_file() {
+        file.take(MAX_BYTES + 1).read_to_end(&mut content).map_err(unreadable)?;
+    }
+    if metadata.is_file() && content.len() as u64 <= MAX_BYTES {
+        Ok((content, metadata))
+    } else {
+        Err(format!("{} must be a regular file of at most 1 MiB", path.display()))
+    }
+}
+
+/// Returns the text of a file that only its owner has access to: lines without other control characters.
+///
+/// # Errors
+///
+/// If the file cannot be used. The text says why, without anything of the file's content.
+pub fn secret_file(path: &Path) -> Result<String, String> {
+    let (content, metadata) = settings_file(path)?;
+    let named = |reason: String| format!("{} {reason}", path.display());
+    check_access(metadata.mode(), (metadata.uid(), geteuid().as_raw())).map_err(named)?;
+    match String::from_utf8(content) {
+        Ok(text) if !text.trim().lines().any(|line| line.trim().contains(char::is_control)) => Ok(text),
+        Ok(_) | Err(_) => Err(named("must be text in UTF-8 without control characters".to_owned())),
+    }
+}
+
+/// Checks that only the owner of a secret's file has access to it, and that the owner is this process's user,
+/// or root, who can read everything anyway.
+fn check_access(mode: u32, (owner, user): (u32, u32)) -> Result<(), String> {
+    if mode & 0o077 != 0 {
+        return Err("must be a file of mode 0600 or stricter".to_owned());
+    }
+    if owner == user || owner == 0 {
+        return Ok(());
+    }
+    Err(format!("belongs to user {owner}, and must belong to the user of this process ({user}) or to root"))
+}
+
+/// Returns the certificates of authorities in a PEM file.
+pub(super) fn authorities(setting: &'static str, path: &Path) -> Result<Vec<u8>, InvalidSetting> {
+    let file = pem(setting, path)?;
+    match tls::authorities(&file) {
+        Ok(_) => Ok(file),
+        Err(error) => Err(InvalidSetting::new(setting, format!("{} {error}", path.display()))),
+    }
+}
+
+/// Returns a certificate and its private key, each with the setting that names its file.
+pub(super) fn certified_key(
+    (certificate_setting, certificate_path): (&'static str, &Path),
+    (key_setting, key_path): (&'static str, &Path),
+) -> Result<(Vec<u8>, Vec<u8>), InvalidSetting> {
+    let (certificate, key) = (pem(certificate_setting, certificate_path)?, pem(key_setting, key_path)?);
+    match tls::certified_key(&certificate, &key) {
+        Ok(_) => Ok((certificate, key)),
+        Err(error) => {
+            let (setting, path) = if error.is_in_key_file() {
+                (key_setting, key_path)
+            } else {
+                (certificate_setting, certificate_path)
+            };
+            Err(InvalidSetting::new(setting, format!("{} {error}", path.display())))
+        }
+    }
+}
+
+/// Returns the certificate of an HTTPS port, if both of its files are set.
+pub(super) fn https_certificate(
+    (certificate_setting, certificate_path): (&'static str, Option<&Path>),
+    (key_setting, key_path): (&'static str, Option<&Path>),
+) -> Result<Option<Certificate>, InvalidSetting> {
+    let (Some(certificate), Some(key)) = (certificate_path, key_path) else { return Ok(None) };
+    let (chain, key) = certified_key((certificate_setting, certificate), (key_setting, key))?;
+    let parsed = Certificate::parse(&chain, &key);
+    parsed.map(Some).map_err(|error| InvalidSetting::new(certificate_setting, error.to_string()))
+}
+
+/// Returns the bytes of a PEM file. Its mode is not checked, because orchestrators mount keys in various
+/// modes.
+fn pem(setting: &'static str, path: &Path) -> Result<Vec<u8>, InvalidSetting> {
+    let read = settings_file(path).map(|(content, _)| content);
+    read.map_err(|reason| InvalidSetting::new(setting, reason))
+}
+
+/// Settings of the token between gateways and cores.
+#[derive(Clone, Debug, clap::Args)]
+pub struct TokenSettings {
+    /// File with the token that gateways present to the core: 32 to 512 characters, mode 0600. A second line
+    /// may hold another token that the core accepts, so that tokens can be replaced without an outage
+    #[arg(long, env = "PETSTORE_SERVICE_TOKEN_FILE", value_name = "FILE")]
+    pub service_token_file: Option<PathBuf>,
+}
+
+impl TokenSettings {
+    /// Returns the tokens, if a file is set: the first is sent, and all are accepted.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, is open to others or does not hold one or two tokens.
+    pub fn tokens(&self) -> Result<Option<Vec<ServiceToken>>, InvalidSetting> {
+        let tokens = self.service_token_file.as_deref().map(service_tokens).transpose();
+        tokens.map_err(|reason| InvalidSetting::new("--service-token-file", reason))
+    }
+}
+
+/// Returns the tokens in a file, one in each line.
+fn service_tokens(file: &Path) -> Result<Vec<ServiceToken>, String> {
+    let written = secret_file(file)?;
+    let invalid = |reason: &str| format!("in {}: {reason}", file.display());
+    let lines = written.trim().lines().map(str::trim).filter(|line| !line.is_empty());
+    let tokens = lines.map(ServiceToken::parse).collect::<Result<Vec<_>, _>>().map_err(invalid)?;
+    match tokens.len() {
+        1 | 2 => Ok(tokens),
+        0 => Err(invalid("there is no service token")),
+        _ => Err(invalid("there are more than two service tokens")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    use super::*;
+
+    #[test]
+    fn one_or_two_tokens_are_read_from_a_file_that_is_closed_to_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        let settings = TokenSettings { service_token_file: Some(file.clone()) };
+        let missing = settings.tokens().unwrap_err().to_string();
+        assert!(missing.starts_with("--service-token-file: cannot read "), "{missing}");
+
+        fs::write(&file, "0123456789abcdef0123456789abcdef\n").unwrap();
+        for mode in [0o644, 0o640, 0o604] {
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            let refusal = settings.tokens().unwrap_err().to_string();
+            assert!(refusal.contains("mode 0600"), "{refusal}");
+        }
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        let exposed =
+            |tokens: Vec<ServiceToken>| tokens.iter().map(|token| token.expose().to_owned()).collect();
+        let read: Vec<_> = settings.tokens().unwrap().map(exposed).unwrap();
+        assert_eq!(read, ["0123456789abcdef0123456789abcdef"]);
+        let (old, new) = ("0".repeat(32), "1".repeat(32));
+        fs::write(&file, format!("{new}\r\n\n {old} \n")).unwrap();
+        let read: Vec<_> = settings.tokens().unwrap().map(exposed).unwrap();
+        assert_eq!(read, [new.clone(), old.clone()], "the first is the one to send");
+
+        let three = format!("{old}\n{new}\n{}\n", "2".repeat(32));
+        let with_a_short_one = format!("{old}\ntoo short");
+        for (written, reason) in [
+            ("too short", "32 to 512"),
+            (&with_a_short_one, "32 to 512"),
+            (&three, "more than two service tokens"),
+            ("\n", "there is no service token"),
+        ] {
+            fs::write(&file, written).unwrap();
+            let refusal = settings.tokens().unwrap_err().to_string();
+            assert!(refusal.contains(reason) && !refusal.contains("too short"), "{refusal}");
+            assert!(!refusal.contains(&old), "{refusal}");
+        }
+        assert!(TokenSettings { service_token_file: None }.tokens().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_file_belongs_to_the_user_of_the_process_or_to_root() {
+        for (owner, user, is_trusted) in
+            [(1_000, 1_000, true), (0, 1_000, true), (0, 0, true), (65_534, 0, false), (1_000, 65_534, false)]
+        {
+            assert_eq!(check_access(0o100_600, (owner, user)).is_ok(), is_trusted, "{owner} {user}");
+        }
+        let text = check_access(0o100_400, (65_534, 0)).unwrap_err();
+        assert_eq!(text, "belongs to user 65534, and must belong to the user of this process (0) or to root");
+    }
+}
