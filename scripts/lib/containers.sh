@@ -73,12 +73,12 @@ make_image() { # NAME FOLDER [CHANGE...]
   rm -rf "$2"
 }
 
-# Builds the image of deploy/Dockerfile. Its base is made of programs of this machine, with a `cargo` that copies BINARY.
-build_petstore_image() { # NAME BINARY
+# Makes the base of deploy/Dockerfile's image: programs of this machine, with a `cargo` that copies BINARY.
+make_build_image() { # BINARY
   local base=$WORK/base
   add_programs "$base" sh bash ldd grep install
-  strip -o "$base/usr/bin/prebuilt" "$2"
-  add_libraries "$base" "$2"
+  strip -o "$base/usr/bin/prebuilt" "$1"
+  add_libraries "$base" "$1"
   install -D /etc/ssl/certs/ca-certificates.crt "$base/etc/ssl/certs/ca-certificates.crt"
   cat >"$base/usr/bin/cargo" <<'CARGO'
 #!/bin/sh
@@ -88,5 +88,7 @@ exec install -D /usr/bin/prebuilt target/dist/petstore
 CARGO
   chmod 755 "$base/usr/bin/cargo"
   make_image localhost/rust:stand-in "$base"
-  podman build --quiet --format docker --from localhost/rust:stand-in --file deploy/Dockerfile --tag "$1" . >/dev/null
 }
+
+# Options of `podman build` for that base, and for a health check in the image.
+PODMAN_BUILD=(--quiet --format docker --from localhost/rust:stand-in)

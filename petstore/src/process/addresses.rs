@@ -31,6 +31,10 @@ pub struct Addresses {
     pub first_operator_file: Option<PathBuf>,
 }
 
+/// First line of a build of `cargo run`.
+const BUILD_TO_TRY: &str =
+    "build  to try it, not optimized; for measurements and production: cargo run --release\n";
+
 impl Addresses {
     pub(crate) fn new(admin: SocketAddr) -> Self {
         let (first_key_file, first_operator_file) = (None, None);
@@ -41,7 +45,10 @@ impl Addresses {
     /// Prints everything in one write, so that a reader never sees a part of it.
     pub(crate) fn print(&self) {
         let mut stdout = io::stdout().lock();
-        if let Err(error) = stdout.write_all(self.text().as_bytes()).and_then(|()| stdout.flush()) {
+        let build = if cfg!(debug_assertions) { BUILD_TO_TRY } else { "" };
+        if let Err(error) =
+            stdout.write_all(format!("{build}{}", self.text()).as_bytes()).and_then(|()| stdout.flush())
+        {
             tracing::warn!(%error, "could not print the addresses to stdout");
         }
     }
