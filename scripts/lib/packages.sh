@@ -13,8 +13,13 @@ install_package() { # PACKAGE
   [ "$(id -u)" = 0 ] || as_root=(sudo)
   command -v apt-get >/dev/null || { echo "error: the package $1 is needed" >&2; return 1; }
   echo "installing the Debian package $1" >&2
-  "${as_root[@]}" apt-get update -qq >&2
-  DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -qq -y --no-install-recommends "$1" >&2
+  one_apt "${as_root[@]}" apt-get update -qq >&2
+  DEBIAN_FRONTEND=noninteractive one_apt "${as_root[@]}" apt-get install -qq -y --no-install-recommends "$1" >&2
+}
+
+# Runs a command of apt. Checks run beside each other, and two commands of apt cannot.
+one_apt() { # COMMAND...
+  flock "${TMPDIR:-/tmp}/petstore-apt.lock" "$@"
 }
 
 # Puts a program of a Debian package at .tools/PROGRAM, without installing the package: its service would start.
@@ -32,5 +37,5 @@ unpack_program() { # PROGRAM PACKAGE
 unpack_package() { # PACKAGE FOLDER
   command -v apt-get >/dev/null || { echo "error: the package $1 is needed" >&2; return 1; }
   mkdir -p "$2"
-  (cd "$2" && apt-get download -qq -o APT::Sandbox::User=root "$1" && dpkg-deb --extract ./*.deb . && rm ./*.deb)
+  (cd "$2" && one_apt apt-get download -qq -o APT::Sandbox::User=root "$1" && dpkg-deb --extract ./*.deb . && rm ./*.deb)
 }
