@@ -25,6 +25,11 @@ pub(crate) fn document() -> Value {
     if let Value::Object(limits) = document["paths"].take() {
         paths.extend(limits);
     }
+    for (path, item) in &mut paths {
+        for operation in item.as_object_mut().into_iter().flat_map(Map::values_mut) {
+            operation["x-stability"] = json!(if is_stable(path) { "stable" } else { "beta" });
+        }
+    }
     let tags: BTreeSet<_> = paths.keys().map(|path| tag(path)).collect();
     document["tags"] = tags.into_iter().map(|name| json!({ "name": name })).collect();
     let mut schemas = components.schemas();
@@ -220,6 +225,13 @@ fn comments(file: &FileDescriptor) -> HashMap<Vec<i32>, String> {
 /// Returns the group of an operation: its collection.
 fn tag(path: &str) -> &str {
     path.trim_start_matches("/admin/v1/").split(['/', ':']).next().unwrap_or_default()
+}
+
+/// True for the operations on accounts, keys and bans (docs/contract.md, 9.3).
+fn is_stable(path: &str) -> bool {
+    ["accounts", "keys", "bans"].contains(&tag(path))
+        && !path.ends_with("/usage")
+        && !path.ends_with("/limits")
 }
 
 /// Returns the name of the method. If the path has an account, and the method also has another path, the name

@@ -1,6 +1,7 @@
 //! Tests against a core with canned answers: the translation of requests and of answers.
 
 use std::{
+    collections::BTreeSet,
     convert::Infallible,
     sync::{Arc, Mutex},
 };
@@ -310,8 +311,7 @@ async fn limits_are_shown_only_if_the_core_shows_the_account() {
 #[test]
 fn every_method_has_a_path_and_every_field_a_known_kind() {
     let bindings = method::bindings();
-    let methods: std::collections::BTreeSet<_> =
-        bindings.iter().map(|(method, _)| method.name().to_owned()).collect();
+    let methods: BTreeSet<_> = bindings.iter().map(|(method, _)| method.name().to_owned()).collect();
     assert!(methods.len() >= 22, "{methods:?}");
     let document = openapi::document();
     for (method, binding) in &bindings {
@@ -325,6 +325,39 @@ fn every_method_has_a_path_and_every_field_a_known_kind() {
         let pointer = reference.split('"').next().unwrap();
         assert!(document.pointer(pointer).is_some(), "{pointer} leads nowhere");
     }
+}
+
+#[test]
+fn the_operations_on_accounts_keys_and_bans_are_stable_and_all_others_beta() {
+    let document = openapi::document();
+    let operations =
+        document["paths"].as_object().unwrap().values().flat_map(|path| path.as_object().unwrap());
+    let of = |stability| {
+        let operations =
+            operations.clone().filter(move |(_, operation)| operation["x-stability"] == stability);
+        operations.map(|(_, operation)| operation["operationId"].as_str().unwrap()).collect::<BTreeSet<_>>()
+    };
+    let stable = [
+        "createAccount",
+        "getAccount",
+        "listAccounts",
+        "updateAccount",
+        "suspendAccount",
+        "resumeAccount",
+        "createKey",
+        "getKey",
+        "listKeys",
+        "listKeysOfAccount",
+        "findKeys",
+        "getKeyHandover",
+        "rotateKey",
+        "revokeKey",
+        "createBan",
+        "liftBan",
+        "listBans",
+    ];
+    assert_eq!(of("stable"), BTreeSet::from(stable));
+    assert_eq!(of("stable").len() + of("beta").len(), operations.count());
 }
 
 #[test]
