@@ -103,10 +103,10 @@ pub(crate) const CLAUSES: &[Clause] = &[
         })
     }),
     plain("4.2", "Without a valid key, even an unknown path is 401."),
-    plain("4.4", "A request without a valid key is rejected before its body has arrived."),
+    plain("4.4", "A request without a valid key is refused before its body has arrived."),
     plain("5.1", "Without a key the response is 401."),
     plain("5.2", "The scheme Bearer is case-insensitive; other credentials have their codes."),
-    clause("5.3", "A 401 has WWW-Authenticate, with an error if a credential was rejected.", |all, _| {
+    clause("5.3", "A 401 has WWW-Authenticate, with an error if a credential was refused.", |all, _| {
         all.get("without a key")?.has("www-authenticate", "Bearer realm=\"petstore\"")?;
         all.get("made-up key")?.lists("www-authenticate", "error=\"invalid_token\"")
     }),

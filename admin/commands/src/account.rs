@@ -131,7 +131,7 @@ pub(crate) fn run(
             settings.say("UpdateAccount", &request, "account {account} is now {name}")
         }
         AccountCommand::Suspend { name, reason, confirmation } => {
-            confirmation.ask(&format!("reject all keys of account {name} until it is resumed?"))?;
+            confirmation.ask(&format!("refuse all keys of account {name} until it is resumed?"))?;
             let request = json!({ "account": name, "reason": reason });
             settings.say("SuspendAccount", &request, "account {name} is suspended")
         }

@@ -452,7 +452,7 @@ impl Listener {
             SockFilter::new(0x06, 0, 0, u32::MAX), // take all of it
         ];
         if let Err(error) = SockRef::from(&self.listener).attach_filter(&drop_syn) {
-            tracing::debug!(%error, "could not reject new connections before the listener closes");
+            tracing::debug!(%error, "could not refuse new connections before the listener closes");
         }
     }
 }

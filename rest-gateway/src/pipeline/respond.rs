@@ -19,7 +19,7 @@ use crate::{
     request_id::X_REQUEST_ID,
 };
 
-/// Time from which the request's key is rejected, as an HTTP date. A key that never expires has none.
+/// Time from which the request's key is refused, as an HTTP date. A key that never expires has none.
 const X_API_KEY_EXPIRES: HeaderName = HeaderName::from_static("x-api-key-expires");
 
 /// Returns the answer as it is sent. `decision` is `None` if nothing was counted.

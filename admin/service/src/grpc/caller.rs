@@ -160,7 +160,7 @@ impl Administration {
                 client = origin.address.map(tracing::field::display),
                 certificate = origin.certificate.as_deref(),
                 request_id = origin.call_id.as_ref().map(CallId::as_str),
-                "rejected an invalid operator token"
+                "refused an invalid operator token"
             );
         }
         Err(failure.error)
