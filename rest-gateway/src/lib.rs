@@ -8,6 +8,7 @@ mod brownouts;
 pub mod bulk;
 mod core_calls;
 mod cors;
+pub mod docs;
 mod early_reads;
 mod error;
 mod forwarded_prefix;

@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
 
-import { laidOut } from "../../rest-gateway/docs/src/assets/json-text.mjs";
-import { curlOf, quoted, requestOf } from "../../rest-gateway/docs/src/assets/request.mjs";
+import { laidOut } from "../../rest-gateway/src/docs/assets/json-text.mjs";
+import { curlOf, quoted, requestOf } from "../../rest-gateway/src/docs/assets/request.mjs";
 
 const shown = (json) => laidOut(json)?.map(({ text }) => text).join("") ?? null;
 

@@ -9,13 +9,13 @@ import { join, resolve } from "node:path";
 import { after, before, test } from "node:test";
 import { promisify } from "node:util";
 
-import { ApiDocument } from "../../rest-gateway/docs/src/assets/document.mjs";
-import { requestOf } from "../../rest-gateway/docs/src/assets/request.mjs";
-import { LANGUAGES } from "../../rest-gateway/docs/src/assets/samples.mjs";
+import { ApiDocument } from "../../rest-gateway/src/docs/assets/document.mjs";
+import { requestOf } from "../../rest-gateway/src/docs/assets/request.mjs";
+import { LANGUAGES } from "../../rest-gateway/src/docs/assets/samples.mjs";
 import { startService } from "./service.mjs";
 
 const run = promisify(execFile);
-const PAGES = new URL("../../rest-gateway/docs/src/samples/", import.meta.url);
+const PAGES = new URL("../../rest-gateway/src/docs/samples/", import.meta.url);
 const EXTENSIONS = { curl: "sh", python: "py", javascript: "mjs", go: "go" };
 const INTERPRETERS = { curl: "sh", python: "python3", javascript: "node" };
 

@@ -30,7 +30,7 @@ use axum::{
 use cookie::{MAX_SESSIONS, SessionCookie};
 use petstore_caller::api_key::OperatorToken;
 use petstore_gateway::{
-    Gateway, embedded, error_response, json_response,
+    Gateway, docs, embedded, error_response, json_response,
     representation::{Representation, strict},
 };
 use serde::Deserialize;
@@ -379,7 +379,7 @@ fn pages() -> Router {
     for path in PAGES {
         router = serve(router, path, page.clone());
     }
-    let shared = petstore_docs::ASSETS.iter().filter(|(name, _)| SHARED_ASSETS.contains(name));
+    let shared = docs::ASSETS.iter().filter(|(name, _)| SHARED_ASSETS.contains(name));
     for (name, content) in shared.chain(ASSETS) {
         router = serve(router, &format!("/console/assets/{name}"), Representation::asset(name, content));
     }

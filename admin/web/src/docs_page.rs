@@ -1,6 +1,6 @@
 //! The page about the admin API in the documentation of the public port, from its OpenAPI document.
 
-use petstore_docs::{DocsPage, operations};
+use petstore_gateway::docs::{DocsPage, operations};
 use serde_json::Value;
 
 use crate::api;

@@ -15,7 +15,7 @@ use petstore_command_line::output_file::folder_of;
 use petstore_core::{Core, server, store::Store};
 use petstore_core_client::CoreTransport;
 use petstore_database::DatabaseUrl;
-use petstore_gateway::{Gateway, RestApp};
+use petstore_gateway::{Gateway, RestApp, docs};
 use petstore_grpc_server::{GrpcServerLimits, Security};
 use petstore_http_server::{Certificate, ConnectionSlots, Server, ServerLimits, tls};
 use petstore_rate_limit::{InProcessLimiter, RateLimiter, RedisLimiter, ResilientLimiter, redis_metrics};
@@ -88,7 +88,7 @@ impl Process {
                 Ok(())
             });
         }
-        let app = RestApp::new(&gateway, petstore_docs::routes(&[DOCS_PAGE]));
+        let app = RestApp::new(&gateway, docs::routes(&[DOCS_PAGE]));
         let server = Server {
             certificate: None,
             app: Arc::new(app.clone()),

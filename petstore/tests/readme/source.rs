@@ -8,7 +8,7 @@ use std::{
 use crate::files;
 
 /// Crates, whose code is in `src` below.
-pub(crate) const CRATES: [&str; 26] = [
+pub(crate) const CRATES: [&str; 25] = [
     "admin/check",
     "admin/commands",
     "admin/service",
@@ -29,7 +29,6 @@ pub(crate) const CRATES: [&str; 26] = [
     "migrations",
     "petstore",
     "rest-gateway",
-    "rest-gateway/docs",
     "settings",
     "testing/fuzz",
     "testing/open-loop",

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use petstore_gateway::{error_page_path, openapi};
+use crate::{error_page_path, openapi};
 use petstore_proto::{Retry, v1::ErrorReason};
 use petstore_telemetry::traces::grpc;
 use serde_json::Value;

@@ -2,8 +2,8 @@
 
 use std::{fmt::Write as _, mem};
 
+use crate::error_page_path;
 use petstore_caller::plans::{ENTERPRISE, FIXED};
-use petstore_gateway::error_page_path;
 use petstore_proto::v1::ErrorReason;
 use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html::push_html};
 

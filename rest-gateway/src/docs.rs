@@ -23,15 +23,16 @@ use axum::{
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 
 use html::HtmlPage;
-use petstore_gateway::{
-    API_CATALOG, embedded, error_page_path, openapi,
-    representation::{Representation, strict},
-};
 use petstore_proto::v1::ErrorReason;
 pub use reference::operations;
 
+use crate::{
+    API_CATALOG, embedded, error_page_path, openapi,
+    representation::{Representation, strict},
+};
+
 /// Parts of the pages, below `/docs/assets/`, by name, with their content.
-pub const ASSETS: &[(&str, &str)] = &embedded!("assets/":
+pub const ASSETS: &[(&str, &str)] = &embedded!("docs/assets/":
     "docs.css" "icon.svg" "theme.js" "main.mjs" "answer.mjs" "api-key.mjs" "contents.mjs" "document.mjs"
     "element.mjs" "json-text.mjs" "operation.mjs" "rate-limit.mjs" "request.mjs" "response.mjs" "samples.mjs"
     "schema.mjs" "search.mjs" "try-it.mjs");
@@ -78,9 +79,13 @@ pub fn routes(further: &'static [DocsPage]) -> Router {
     };
     let of_depth =
         |pages: &[Representation; 4], path: &str| pages.get(depth_of(path)).unwrap_or(&pages[0]).clone();
-    let refusal =
-        page(StatusCode::METHOD_NOT_ALLOWED, "This page is read-only", include_str!("assets/read-only.html"));
-    let missing = page(StatusCode::NOT_FOUND, "There is no such page", include_str!("assets/missing.html"));
+    let refusal = page(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "This page is read-only",
+        include_str!("docs/assets/read-only.html"),
+    );
+    let missing =
+        page(StatusCode::NOT_FOUND, "There is no such page", include_str!("docs/assets/missing.html"));
 
     let only_get = move |path: &str, methods: MethodRouter| {
         let refusal = of_depth(&refusal, path);
@@ -123,7 +128,7 @@ fn with_links(html: &str, depth: usize, further: &[DocsPage]) -> String {
 
 /// Returns the first page, with its operations as HTML.
 fn home() -> String {
-    let main = include_str!("assets/docs.html")
+    let main = include_str!("docs/assets/docs.html")
         .replace("{topics}", &topics::links("/docs"))
         .replace("{plans}", &topics::plans_table())
         .replace("{operations}", &reference::operations(openapi::document(), "/v1"));
@@ -143,7 +148,8 @@ fn for_programs() -> impl Iterator<Item = (String, Representation)> {
         (path, Representation::new(StatusCode::OK, "text/markdown; charset=utf-8", text))
     });
     let index = Representation::new(StatusCode::OK, INDEX, topics::index_for_programs);
-    let catalog = Representation::new(StatusCode::OK, CATALOG, || include_str!("assets/api-catalog.json"));
+    let catalog =
+        Representation::new(StatusCode::OK, CATALOG, || include_str!("docs/assets/api-catalog.json"));
     markdown.chain([("/llms.txt".to_owned(), index), (API_CATALOG.to_owned(), catalog)])
 }
 

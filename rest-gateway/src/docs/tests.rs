@@ -7,7 +7,7 @@ use http::{Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use tower::ServiceExt;
 
-use petstore_gateway::openapi::error_examples;
+use crate::openapi::error_examples;
 use petstore_proto::{Retry, v1::ErrorReason};
 use tonic::Code;
 
@@ -267,8 +267,7 @@ async fn the_table_of_plans_has_the_enforced_limits() {
 
 #[test]
 fn the_description_names_the_limits_of_the_table_of_plans() {
-    let description =
-        petstore_gateway::openapi::document()["info"]["description"].as_str().unwrap().to_owned();
+    let description = crate::openapi::document()["info"]["description"].as_str().unwrap().to_owned();
     for plan in petstore_caller::plans::FIXED {
         let [per_minute, per_day] = [plan.quota.per_minute, plan.quota.per_day].map(grouped);
         let name = capitalized(plan.name);
@@ -345,7 +344,7 @@ async fn the_lines_of_a_sample_begin_at_the_same_column() {
 #[tokio::test]
 async fn every_operation_has_a_section_without_javascript() {
     let page = text(get("/docs").await).await;
-    let document = petstore_gateway::openapi::document();
+    let document = crate::openapi::document();
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, operation) in methods.as_object().unwrap() {
             let id = operation["operationId"].as_str().unwrap();
@@ -509,7 +508,7 @@ fn written_guide() -> String {
 
 #[test]
 fn the_written_guide_agrees_with_the_table() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/errors.md");
     let written = std::fs::read_to_string(path).unwrap();
     let (introduction, _) = written.split_once("| Code |").unwrap();
     let current = introduction.to_owned() + &written_guide();
