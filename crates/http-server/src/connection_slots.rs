@@ -163,7 +163,7 @@ impl ConnectionSlots {
             if let Ok(free) = Arc::clone(&self.all).try_acquire_owned() {
                 return Some(free);
             }
-            self.reclaim(None, Instant::now());
+            self.reclaim(&mut self.open.lock(), None, Instant::now());
             // A connection may wait for its client later.
             let free = Arc::clone(&self.all).acquire_owned(); // the semaphore is never closed
             if let Ok(free) = timeout(Duration::from_millis(50), free).await {
@@ -201,8 +201,7 @@ impl ConnectionSlots {
 
     /// Closes a connection that waits for its client. If an address is named, it is the oldest one of a
     /// stranger from there. Returns `false` if there is none.
-    fn reclaim(&self, address: Option<ClientAddress>, now: Instant) -> bool {
-        let mut open = self.open.lock();
+    fn reclaim(&self, open: &mut OpenConnections, address: Option<ClientAddress>, now: Instant) -> bool {
         let is_stranger = |it: &OpenConnection| it.known_since.lock().is_none();
         let kept_for = if address.is_none() { RECLAIM_AFTER } else { Duration::ZERO };
         let waiting = || {
@@ -256,12 +255,13 @@ impl OpenConnection {
     /// and none of them can be closed in its place.
     pub(super) fn counts_for(&self, client: IpAddr) -> bool {
         let (slots, address) = (&self.slots, ClientAddress::from(client));
-        let count = slots.open.lock().per_address.get(&address).copied().unwrap_or_default();
-        if count >= slots.of_one_address && !slots.reclaim(Some(address), Instant::now()) {
+        let mut open = slots.open.lock(); // to the end: otherwise connections at once would exceed the bound
+        let count = open.per_address.get(&address).copied().unwrap_or_default();
+        if count >= slots.of_one_address && !slots.reclaim(&mut open, Some(address), Instant::now()) {
             return false;
         }
         let _ = self.address.set(address); // it has one client
-        *slots.open.lock().per_address.entry(address).or_default() += 1;
+        *open.per_address.entry(address).or_default() += 1;
         true
     }
 
@@ -285,7 +285,7 @@ impl OpenConnections {
 
 #[cfg(test)]
 mod tests {
-    use std::future::pending;
+    use std::{future::pending, sync::Barrier, thread};
 
     use tokio::task::JoinHandle;
 
@@ -322,6 +322,22 @@ mod tests {
         assert!(slots.open.lock().per_address.is_empty());
     }
 
+    #[test]
+    fn connections_at_once_stay_within_the_bound_of_their_address() {
+        for _ in 0..200 {
+            let (slots, begin) = (ConnectionSlots::new(99, 2), Barrier::new(4));
+            let taken: Vec<_> = thread::scope(|scope| {
+                let take = || {
+                    begin.wait();
+                    take(&slots, "192.0.2.1")
+                };
+                let taking = [(); 4].map(|()| scope.spawn(take));
+                taking.into_iter().filter_map(|taken| taken.join().unwrap()).collect()
+            });
+            assert_eq!(taken.len(), 2);
+        }
+    }
+
     /// Opens connections with tasks that never end, each of a known client or a stranger.
     fn open(slots: &ConnectionSlots, are_known: &[bool]) -> Vec<(ConnectionSlot, JoinHandle<()>)> {
         let open = are_known.iter().map(|is_known| {
@@ -339,11 +355,12 @@ mod tests {
     async fn strangers_give_way_before_known_clients_except_for_an_eighth() {
         let slots = ConnectionSlots::new(16, 99);
         let open = open(&slots, &[true, false, true, false, false, true]);
-        assert!(!slots.reclaim(None, Instant::now()), "they have just been opened");
+        let reclaim = |now| slots.reclaim(&mut slots.open.lock(), None, now);
+        assert!(!reclaim(Instant::now()), "they have just been opened");
         open[0].0.connection.note_known(Instant::now()); // it has sent the last request
         open[4].0.connection.waiting_for_app.store(1, Ordering::Relaxed);
         let mut closed = Vec::new();
-        while slots.reclaim(None, Instant::now() + RECLAIM_AFTER) {
+        while reclaim(Instant::now() + RECLAIM_AFTER) {
             let is_open = |at: &usize| slots.open.lock().by_age.contains_key(&open[*at].0.number);
             closed.extend((0..6).find(|at| !is_open(at) && !closed.contains(at)));
         }
