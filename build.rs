@@ -8,9 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use prost_types::{
-    FileDescriptorProto, FileDescriptorSet, MethodDescriptorProto, method_options::IdempotencyLevel,
-};
+use prost_types::{FileDescriptorSet, method_options::IdempotencyLevel};
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=proto");
@@ -22,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("petstore_descriptor.bin"), compiler.encode_file_descriptor_set())?;
-    fs::write(out.join("unary_requests.rs"), unary_requests(&files)?)?;
+    fs::write(out.join("rpcs.rs"), rpcs(&files)?)?;
     tonic_prost_build::configure()
         .build_transport(false) // both sides choose their own transport, with deadlines
         .extern_path(".petstore.internal.v1.Call", "crate::batch::Call")
@@ -46,87 +44,44 @@ fn proto_files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Writes an `impl UnaryRequest` for the request of each unary method, and the list of the internal methods.
-fn unary_requests(files: &FileDescriptorSet) -> Result<String, Box<dyn Error>> {
-    let (mut code, mut internal) = (String::new(), String::new());
-    for file in &files.file {
+/// Writes a constant for each method that clients and gateways call, with what its descriptor says, and lists of
+/// them. Those of operators are read from the descriptors at run time.
+fn rpcs(files: &FileDescriptorSet) -> Result<String, Box<dyn Error>> {
+    let (mut code, mut names, mut internal) = (String::new(), Vec::new(), Vec::new());
+    for file in files.file.iter().filter(|file| !file.package().contains(".admin.")) {
         for service in &file.service {
             for method in &service.method {
                 let path = format!("{}.{}/{}", file.package(), service.name(), method.name());
-                if file.package().contains(".internal.") {
-                    writeln!(internal, "    {path:?},")?;
-                }
-                if !method.client_streaming() && !method.server_streaming() {
-                    unary_request(&mut code, files, method, &path)?;
-                }
+                let is_internal = file.package().contains(".internal.");
+                let level = method.options.clone().unwrap_or_default().idempotency_level();
+                writeln!(
+                    code,
+                    "/// `{path}`.\npub const {}: Rpc = Rpc {{ number: {}, path: {path:?}, \
+                     is_internal: {is_internal}, is_read: {}, is_idempotent: {}, takes_stream: {}, \
+                     returns_stream: {} }};",
+                    constant(method.name()),
+                    names.len(),
+                    level == IdempotencyLevel::NoSideEffects,
+                    level != IdempotencyLevel::IdempotencyUnknown,
+                    method.client_streaming(),
+                    method.server_streaming(),
+                )?;
+                names.push(constant(method.name()));
+                internal.extend(is_internal.then(|| format!("{path:?}")));
             }
         }
     }
-    writeln!(
-        code,
-        "/// The methods that only gateways call.\npub const INTERNAL_METHODS: &[&str] = &[\n{internal}];"
-    )?;
+    writeln!(code, "/// Every method.\npub const RPCS: [Rpc; {}] = [{}];", names.len(), names.join(", "))?;
+    let internal = internal.join(", ");
+    writeln!(code, "/// Paths of the internal ones.\npub const INTERNAL_METHODS: &[&str] = &[{internal}];")?;
     Ok(code)
 }
 
-fn unary_request(
-    code: &mut String,
-    files: &FileDescriptorSet,
-    method: &MethodDescriptorProto,
-    path: &str,
-) -> Result<(), Box<dyn Error>> {
-    let level = method.options.as_ref().map(|options| options.idempotency_level());
-    let idempotent = match level.unwrap_or(IdempotencyLevel::IdempotencyUnknown) {
-        IdempotencyLevel::NoSideEffects | IdempotencyLevel::Idempotent => "true",
-        // AIP-155: the identifier makes it safe to repeat the request.
-        IdempotencyLevel::IdempotencyUnknown if has_request_id(files, method.input_type()) => {
-            "!self.request_id.is_empty()"
-        }
-        IdempotencyLevel::IdempotencyUnknown => "false",
-    };
-    writeln!(
-        code,
-        "impl UnaryRequest for {} {{
-    type Response = {};
-    const PATH: &'static str = {path:?};
-    const IS_READ: bool = {};
-    const FIELD: u32 = {};
-
-    fn is_idempotent(&self) -> bool {{
-        {idempotent}
-    }}
-}}\n",
-        rust_type(method.input_type()),
-        rust_type(method.output_type()),
-        level == Some(IdempotencyLevel::NoSideEffects),
-        batch_field(files, method.input_type()),
-    )?;
-    Ok(())
-}
-
-/// Returns the number of the field of a batch's call that carries this request: one of its own, which a
-/// release had, or the common one.
-fn batch_field(files: &FileDescriptorSet, request: &str) -> i32 {
-    let call = messages(files).find(|(name, _)| name == ".petstore.internal.v1.Call");
-    let fields = call.into_iter().flat_map(|(_, call)| &call.field);
-    fields.clone().find(|field| field.type_name() == request).map_or(8, |field| field.number())
-}
-
-fn has_request_id(files: &FileDescriptorSet, message: &str) -> bool {
-    let found = messages(files).find(|(name, _)| name == message);
-    found.is_some_and(|(_, message)| message.field.iter().any(|field| field.name() == "request_id"))
-}
-
-/// Returns the messages that no message contains, with their full names.
-fn messages(files: &FileDescriptorSet) -> impl Iterator<Item = (String, &prost_types::DescriptorProto)> {
-    let of_file = |file: &'_ FileDescriptorProto| format!(".{}.", file.package());
-    files.file.iter().flat_map(move |file| {
-        let package = of_file(file);
-        file.message_type.iter().map(move |message| (format!("{package}{}", message.name()), message))
-    })
-}
-
-/// Returns the path of a message's type: `crate::v1::Pet` of `.petstore.v1.Pet`.
-fn rust_type(message: &str) -> String {
-    message.replacen(".petstore.", "crate.", 1).replace('.', "::")
+/// Returns the name of a constant: `GET_PET` of `GetPet`.
+fn constant(method: &str) -> String {
+    let words = method.char_indices().map(|(at, letter)| {
+        let mark = if at > 0 && letter.is_ascii_uppercase() { "_" } else { "" };
+        format!("{mark}{}", letter.to_ascii_uppercase())
+    });
+    words.collect()
 }

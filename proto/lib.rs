@@ -4,8 +4,9 @@
 mod batch;
 mod error_code;
 mod page_token;
+pub mod rpc;
 
-pub use batch::{Answer, Call, INTERNAL_METHODS, LocalCall, NAMED, UnaryRequest};
+pub use batch::{Answer, Call, Outcome, RequestForm};
 pub use error_code::{ErrorCode, Retry};
 pub use page_token::PageToken;
 

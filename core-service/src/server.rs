@@ -4,7 +4,7 @@ use std::{convert::Infallible, io, sync::Arc};
 
 use futures_util::future::BoxFuture;
 use petstore_database::PING_TIMEOUT;
-use petstore_grpc_server::{CallContext, Calls, GrpcServerLimits, Listener, Method, Probe, Security, Served};
+use petstore_grpc_server::{Calls, GrpcServerLimits, Listener, Method, Probe, Security, Served};
 use petstore_proto::{
     FILE_DESCRIPTOR_SET,
     internal::v1::{
@@ -14,14 +14,13 @@ use petstore_proto::{
     v1::{pet_store_server::PetStoreServer, store_service_server::StoreServiceServer},
 };
 use tokio::time;
-use tonic::{Status, service::Routes};
+use tonic::service::Routes;
 use tower::{BoxError, util::MapErr};
 
 use crate::{
-    Core, accounts, catalogue,
+    Core,
     domain::PetStoreError,
     grpc::{
-        call::Messages,
         limits::{BOUNDS, LIMITS},
         methods::METHODS,
     },
@@ -30,7 +29,6 @@ use crate::{
 mod batch_service;
 
 pub use crate::grpc::methods::of_operators;
-pub use batch_service::in_process;
 
 /// The public and the internal services for a client in the same process: the same code, the same answers,
 /// without a socket.
@@ -39,21 +37,6 @@ pub type InMemory = MapErr<Routes, fn(Infallible) -> BoxError>;
 /// Returns these services for a client in the same process.
 pub fn in_memory(services: Routes) -> InMemory {
     MapErr::new(services.prepare(), |never| match never {})
-}
-
-impl Core {
-    /// Answers a call in a batch, or from this process.
-    async fn answer_call(&self, context: &CallContext, messages: &mut Messages<'_>) -> Result<(), Status> {
-        macro_rules! first {
-            ($($area:ident::$service:ident)*) => {$(
-                if let Some(answered) = $area::grpc::$service::answer(self, context, messages).await {
-                    return answered;
-                }
-            )*};
-        }
-        first!(catalogue::pet_store catalogue::store_service accounts::usage_service accounts::key_service);
-        Err(Status::unimplemented("no method that this core knows"))
-    }
 }
 
 /// Returns the core's services, to which a program may add others.

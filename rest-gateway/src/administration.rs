@@ -8,13 +8,13 @@ use petstore_core_client::TracedTransport;
 use petstore_rate_limit::{LimitKey, Quota};
 use serde_json::{Map, Value};
 
-use crate::{error::ApiError, gateway::Gateway, json::usage::limit_status, pipeline, request_id::RequestId};
+use crate::{error::ApiError, gateway::Gateway, json::usage::limit_status, pipeline, request_id::request_id};
 
 impl Gateway {
     /// Returns the name of a request in the logs: the sender's own if that is fit for a log, otherwise a new
     /// one.
     pub fn name_request(&self, headers: &HeaderMap) -> HeaderValue {
-        RequestId::from_headers(headers, &self.state().clock).as_header().clone()
+        request_id(headers, &self.state().clock).as_header().clone()
     }
 
     /// Returns the address of the client of a request that came from `peer`, which may be a trusted proxy.
@@ -24,7 +24,7 @@ impl Gateway {
 
     /// Returns the transport of calls to the core that are not made for a client.
     pub fn core(&self) -> &TracedTransport {
-        self.state().core.transport()
+        self.state().core.client().transport()
     }
 
     /// Returns the used part of an account's limits as JSON, and counts nothing.

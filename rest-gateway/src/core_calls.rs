@@ -1,20 +1,88 @@
 //! Calls of clients' requests to the core, and the log line of a failure.
 
+use futures_util::future::BoxFuture;
 use http::StatusCode;
-use petstore_core_client::{CallError, CoreClient, CoreNotAnswering, failure_text};
-use petstore_proto::UnaryRequest;
-use tonic::{Code, Status};
+use petstore_core_client::{CallError, CoreClient, CoreNotAnswering, CoreServices, failure_text};
+use petstore_proto::{
+    internal::v1::{GetUsageRequest, GetUsageResponse},
+    rpc::{CREATE_PET, GET_PET, GET_USAGE, LIST_ORDERS, LIST_PETS, Rpc},
+    v1::{
+        CreatePetRequest, CreatePetResponse, GetPetRequest, GetPetResponse, ListOrdersRequest,
+        ListOrdersResponse, ListPetsRequest, ListPetsResponse,
+    },
+};
+use tonic::{Code, Request, Response, Status};
 
 use crate::{error::ApiError, request_id::Caller};
 
-/// Calls the method of this request on behalf of `caller`. A failure is logged.
-pub(crate) async fn call<M: UnaryRequest>(
-    core: &CoreClient,
-    request: M,
-    caller: &Caller,
-) -> Result<M::Response, ApiError> {
-    let answer = core.call(request, caller.account_id, caller.request_id.as_header()).await;
-    answer.map_err(|error| explain(error, M::PATH, caller))
+/// The core, as handlers call it on behalf of callers. The failure of a call is logged.
+#[derive(Debug)]
+pub(crate) struct Core(CoreClient);
+
+type CallResult<T> = Result<T, ApiError>;
+
+impl Core {
+    pub(crate) const fn new(client: CoreClient) -> Self {
+        Self(client)
+    }
+
+    /// Returns the client, for calls that are not made for a request.
+    pub(crate) const fn client(&self) -> &CoreClient {
+        &self.0
+    }
+
+    pub(crate) async fn get_pet(
+        &self,
+        request: GetPetRequest,
+        caller: &Caller,
+    ) -> CallResult<GetPetResponse> {
+        self.call(GET_PET, request, caller, |core, request| core.pets.get_pet(request)).await
+    }
+
+    pub(crate) async fn list_pets(
+        &self,
+        request: ListPetsRequest,
+        caller: &Caller,
+    ) -> CallResult<ListPetsResponse> {
+        self.call(LIST_PETS, request, caller, |core, request| core.pets.list_pets(request)).await
+    }
+
+    /// Creates a pet. A creation with a name may be repeated (AIP-155).
+    pub(crate) async fn create_pet(
+        &self,
+        request: CreatePetRequest,
+        caller: &Caller,
+    ) -> CallResult<CreatePetResponse> {
+        let rpc = Rpc { is_idempotent: !request.request_id.is_empty(), ..CREATE_PET };
+        self.call(rpc, request, caller, |core, request| core.pets.create_pet(request)).await
+    }
+
+    pub(crate) async fn list_orders(
+        &self,
+        request: ListOrdersRequest,
+        caller: &Caller,
+    ) -> CallResult<ListOrdersResponse> {
+        self.call(LIST_ORDERS, request, caller, |core, request| core.orders.list_orders(request)).await
+    }
+
+    pub(crate) async fn get_usage(
+        &self,
+        request: GetUsageRequest,
+        caller: &Caller,
+    ) -> CallResult<GetUsageResponse> {
+        self.call(GET_USAGE, request, caller, |core, request| core.usage.get_usage(request)).await
+    }
+
+    async fn call<'a, M: Clone, T>(
+        &'a self,
+        rpc: Rpc,
+        request: M,
+        caller: &Caller,
+        call: impl Fn(&'a CoreServices, Request<M>) -> BoxFuture<'a, tonic::Result<Response<T>>>,
+    ) -> CallResult<T> {
+        let answered = self.0.call(rpc, request, caller.account_id, &caller.request_id, call).await;
+        answered.map_err(|error| explain(error, rpc.path, caller))
+    }
 }
 
 /// Logs the failure of a call, once, and returns its error for the client.
@@ -83,12 +151,12 @@ mod tests {
     use petstore_test_servers::Logged;
 
     use super::*;
-    use crate::request_id::RequestId;
+    use crate::request_id::request_id;
 
     #[test]
     fn only_a_fault_of_the_service_is_logged_as_an_error() {
         let logged = Logged::of("core_calls");
-        let request_id = RequestId::from_headers(&HeaderMap::new(), &Clock::manual(UnixMillis(0)).0);
+        let request_id = request_id(&HeaderMap::new(), &Clock::manual(UnixMillis(0)).0);
         let caller = Caller { account_id: 1, request_id, limits: None };
         let mut not_answering = Status::unavailable("");
         not_answering.set_source(Arc::new(CoreNotAnswering));

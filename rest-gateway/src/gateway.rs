@@ -6,9 +6,9 @@ use futures_util::{FutureExt, future::BoxFuture};
 use petstore_caller::api_key::Environment;
 use petstore_caller::client_address::TrustedProxies;
 use petstore_clock::Clock;
-use petstore_core_client::{CoreClient, CoreTransport, InProcessCalls};
+use petstore_core_client::{CoreClient, CoreServices, CoreTransport};
 use petstore_key_cache::KeyResolver;
-use petstore_proto::{INTERNAL_METHODS, internal::v1::ListChangesResponse};
+use petstore_proto::{internal::v1::ListChangesResponse, rpc::INTERNAL_METHODS};
 use petstore_rate_limit::RateLimiter;
 use petstore_telemetry::{
     metrics::Collectors,
@@ -17,8 +17,8 @@ use petstore_telemetry::{
 };
 
 use crate::{
-    brownouts::Calendar, cors::CorsOrigin, early_reads::AccountReads, metrics::Metrics, usage::UsageCounter,
-    waits::Waits,
+    brownouts::Calendar, core_calls::Core, cors::CorsOrigin, early_reads::AccountReads, metrics::Metrics,
+    usage::UsageCounter, waits::Waits,
 };
 
 /// Options of a gateway that an operator chooses.
@@ -65,7 +65,7 @@ pub(crate) struct GatewayState {
     pub(crate) brownouts: Arc<Calendar>,
     pub(crate) early_reads: AccountReads,
     pub(crate) waits: Waits,
-    pub(crate) core: CoreClient,
+    pub(crate) core: Core,
     pub(crate) metrics: Metrics,
     pub(crate) usage: Arc<UsageCounter>,
 }
@@ -76,7 +76,7 @@ impl Gateway {
     pub fn new(
         settings: GatewayOptions,
         core: CoreTransport,
-        in_process: Option<InProcessCalls>,
+        in_process: Option<CoreServices>,
         limiter: Arc<dyn RateLimiter>,
         clock: Clock,
     ) -> Self {
@@ -96,7 +96,7 @@ impl Gateway {
             waits: Waits::default(),
             limiter,
             usage: Arc::new(UsageCounter::new(core.transport().clone(), clock.clone())),
-            core,
+            core: Core::new(core),
             clock,
             metrics,
         }))
@@ -128,7 +128,7 @@ impl Gateway {
     pub fn metrics(&self) -> Collectors {
         let mut collectors = self.0.metrics.collectors();
         collectors.extend(self.0.keys.metrics());
-        collectors.extend(self.0.core.breaker().metrics());
+        collectors.extend(self.0.core.client().breaker().metrics());
         collectors.extend(self.0.usage.metrics());
         collectors
     }

@@ -50,7 +50,7 @@ use crate::{
     gateway::GatewayState,
     operation::{Access, Id, Operation, is_versioned},
     problem,
-    request_id::{Caller, RequestId},
+    request_id::{Caller, RequestId, request_id},
 };
 
 /// A request in flight. Every step of the pipeline reads it.
@@ -86,7 +86,7 @@ impl RequestContext {
             operation: Operation::find(&request.method, path),
             scheme,
             is_versioned: is_versioned(path),
-            request_id: RequestId::from_headers(&request.headers, &gateway.clock),
+            request_id: request_id(&request.headers, &gateway.clock),
             client,
             address: client.into(),
             cors: cors::judge(&gateway.settings.cors_origins, request),

@@ -3,45 +3,22 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
-use petstore_caller::api_key::is_request_id;
+use http::{HeaderMap, HeaderName};
+pub(crate) use petstore_caller::call::RequestId;
 use petstore_clock::Clock;
 use petstore_key_cache::KnownKey;
 use petstore_rate_limit::LimitStatus;
 use uuid::Uuid;
 
 /// Header field, and the name of the metadata that the core sees.
-pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub const X_REQUEST_ID: HeaderName = HeaderName::from_static(petstore_caller::call::X_REQUEST_ID);
 
-/// Name of one request.
-#[derive(Clone, Debug)]
-pub(crate) struct RequestId(HeaderValue);
-
-impl RequestId {
-    /// Returns the client's own name for the request if it sent one that is fit for a log. Otherwise returns
-    /// a new UUID of version 7 (RFC 9562 §5.7), which sorts after earlier ones.
-    pub(crate) fn from_headers(headers: &HeaderMap, clock: &Clock) -> Self {
-        let mut sent = headers.get_all(X_REQUEST_ID).into_iter();
-        match (sent.next(), sent.next()) {
-            (Some(id), None) if id.to_str().is_ok_and(is_request_id) => Self(id.clone()),
-            _ => Self::generate(clock),
-        }
-    }
-
-    fn generate(clock: &Clock) -> Self {
-        let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
-        let text: &str = uuid_v7(clock).hyphenated().encode_lower(&mut text);
-        // Hexadecimal digits and hyphens are always a field value.
-        Self(HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("unnamed-request")))
-    }
-
-    pub(crate) const fn as_header(&self) -> &HeaderValue {
-        &self.0
-    }
-
-    pub(crate) fn as_str(&self) -> &str {
-        self.0.to_str().unwrap_or_default() // always ASCII
-    }
+/// Returns the client's own id for the request if it sent one that is fit for a log. Otherwise returns a new UUID
+/// of version 7 (RFC 9562 §5.7), which sorts after earlier ones.
+pub(crate) fn request_id(headers: &HeaderMap, clock: &Clock) -> RequestId {
+    let mut sent = headers.get_all(X_REQUEST_ID).into_iter();
+    let own = if let (Some(id), None) = (sent.next(), sent.next()) { RequestId::parse(id) } else { None };
+    own.unwrap_or_else(|| RequestId::new(uuid_v7(clock)))
 }
 
 /// Authenticated sender of a request. Only a request with a valid key has one, so a handler that takes it
@@ -62,6 +39,7 @@ pub(crate) fn uuid_v7(clock: &Clock) -> Uuid {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
     use petstore_caller::api_key::{ApiKey, Environment};
     use petstore_clock::UnixMillis;
 
@@ -73,7 +51,7 @@ mod tests {
         for id in sent {
             headers.append(X_REQUEST_ID, HeaderValue::from_str(id).unwrap());
         }
-        RequestId::from_headers(&headers, &clock).as_str().to_owned()
+        request_id(&headers, &clock).as_str().to_owned()
     }
 
     #[test]

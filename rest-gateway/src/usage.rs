@@ -8,7 +8,7 @@ mod refusals;
 use std::{future::Future, sync::Arc, time::Duration};
 
 use petstore_clock::{Clock, Day, Minute};
-use petstore_core_client::{CoreClient, ReportAnswers, TracedTransport, call_within, failure_text};
+use petstore_core_client::{ReportAnswers, TracedTransport, call_within, failure_text};
 use petstore_key_cache::KnownKey;
 use petstore_proto::internal::v1::{GetUsageRequest, UsageDay, usage_service_client::UsageServiceClient};
 use petstore_telemetry::metrics::{Collectors, IntCounter, counter};
@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use self::ledger::{Ledger, Unreported};
 pub(crate) use self::refusals::{RefusedBy, RefusedRequest, Who};
 use crate::{
-    core_calls::call,
+    core_calls::Core,
     error::ApiError,
     request_id::{Caller, RequestId, uuid_v7},
 };
@@ -122,7 +122,7 @@ impl UsageCounter {
 
     /// Returns the counts of the caller's account in the last [`SHOWN_DAYS`] days, today first, days without
     /// requests included. Counts that other gateways have not reported yet are missing.
-    pub(crate) async fn days(&self, core: &CoreClient, caller: &Caller) -> Result<Vec<UsageDay>, ApiError> {
+    pub(crate) async fn days(&self, core: &Core, caller: &Caller) -> Result<Vec<UsageDay>, ApiError> {
         let account_id = caller.account_id;
         let today = Day::containing(self.clock.now()).0;
         let oldest = today - SHOWN_DAYS + 1;
@@ -130,7 +130,7 @@ impl UsageCounter {
         let unreported = self.ledger.unreported(account_id);
         let question =
             GetUsageRequest { account_id, since_day: oldest, reporter: self.ledger.reporter().to_owned() };
-        let answer = call(core, question, caller).await?;
+        let answer = core.get_usage(question, caller).await?;
 
         let mut days: Vec<_> = (oldest..=today).map(|day| UsageDay { day, ..UsageDay::default() }).collect();
         for counted in answer.days.iter().chain(&unreported.missing_from(answer.last_report)) {

@@ -1,57 +1,62 @@
 //! Table of methods, with the rules for each, on every transport.
 
-use std::time::Duration;
-
 use petstore_grpc_server::{
     Callers::{Clients, Everyone, Operators},
     Class::{Admin, Batch, Import, Internal, Read, Tool, Write},
     Method, Methods,
 };
+use petstore_proto::rpc::{BATCH_CREATE_PETS, RPCS, Rpc};
 
 use super::limits::{BOUNDS, LIMITS};
 
-macro_rules! methods {
-    ($(
-        $name:ident $path:literal $callers:ident $class:ident $size:ident $timeout:expr;
-    )*) => {
-        $(pub(crate) static $name: Method = Method {
-            path: $path,
-            callers: $callers,
-            class: $class,
-            max_message: LIMITS.$size,
-            timeout: $timeout,
-        };)*
+/// Every method of the contract, at its number, and then the remaining methods of the services.
+pub(crate) static METHODS: Methods = Methods { rows: &ROWS, rest: &UNKNOWN };
 
-        /// Every method, and then the remaining methods of the services.
-        pub(crate) static METHODS: Methods = Methods { rows: &[$(&$name),*], rest: &UNKNOWN };
+static ROWS: [Method; RPCS.len() + 3] = {
+    let mut rows = [UNKNOWN; RPCS.len() + 3];
+    let mut number = 0;
+    while number < RPCS.len() {
+        rows[number] = rules(RPCS[number]);
+        number += 1;
+    }
+    (rows[number], rows[number + 1], rows[number + 2]) = (ADMIN_SERVICE, HEALTH, REFLECTION);
+    rows
+};
+
+const ADMIN_SERVICE: Method =
+    Method { callers: Operators, class: Admin, ..of_clients("petstore.admin.v1.AdminService/") };
+const HEALTH: Method = Method { path: "grpc.health.v1.Health/", callers: Everyone, ..UNKNOWN };
+const REFLECTION: Method = Method { path: "grpc.reflection.", timeout: None, ..UNKNOWN };
+const UNKNOWN: Method = Method { class: Tool, max_message: LIMITS.tool_message, ..of_clients("") };
+
+const fn of_clients(path: &'static str) -> Method {
+    let timeout = Some(BOUNDS.call_timeout);
+    Method { path, callers: Clients, class: Internal, max_message: LIMITS.message, timeout }
+}
+
+/// Returns the rules for a method, which follow from its descriptor, except that one that takes many pets may have
+/// larger messages.
+const fn rules(rpc: Rpc) -> Method {
+    let is_bulk = rpc.takes_stream || rpc.number == BATCH_CREATE_PETS.number;
+    let class = match rpc {
+        Rpc { returns_stream: true, .. } => Batch,
+        Rpc { is_internal: true, .. } => Internal,
+        Rpc { takes_stream: true, .. } => Import,
+        Rpc { is_read: true, .. } => Read,
+        _ => Write,
     };
+    Method {
+        class,
+        max_message: if is_bulk { LIMITS.bulk_message } else { LIMITS.message },
+        timeout: if rpc.takes_stream { None } else { Some(BOUNDS.call_timeout) },
+        ..of_clients(rpc.path)
+    }
 }
 
-#[rustfmt::skip]
-methods! {
-    GET_PET       "petstore.v1.PetStore/GetPet"                   Clients   Read     message      CALL;
-    LIST_PETS     "petstore.v1.PetStore/ListPets"                 Clients   Read     message      CALL;
-    CREATE_PET    "petstore.v1.PetStore/CreatePet"                Clients   Write    message      CALL;
-    CREATE_PETS   "petstore.v1.PetStore/BatchCreatePets"          Clients   Write    bulk_message CALL;
-    IMPORT_PETS   "petstore.v1.PetStore/ImportPets"               Clients   Import   bulk_message None;
-    GET_ORDER     "petstore.v1.StoreService/GetOrder"             Clients   Read     message      CALL;
-    LIST_ORDERS   "petstore.v1.StoreService/ListOrders"           Clients   Read     message      CALL;
-    PLACE_ORDER   "petstore.v1.StoreService/PlaceOrder"           Clients   Write    message      CALL;
-    ADVANCE_ORDER "petstore.v1.StoreService/AdvanceOrder"         Clients   Write    message      CALL;
-    CALL_BATCH    "petstore.internal.v1.BatchService/Call"        Clients   Batch    message      CALL;
-    RESOLVE_KEYS  "petstore.internal.v1.KeyService/ResolveKeys"   Clients   Internal message      CALL;
-    LIST_CHANGES  "petstore.internal.v1.KeyService/ListChanges"   Clients   Internal message      CALL;
-    REPORT_USE    "petstore.internal.v1.KeyService/ReportUse"     Clients   Internal message      CALL;
-    REPORT_BAN    "petstore.internal.v1.KeyService/ReportBan"     Clients   Internal message      CALL;
-    REPORT_USAGE  "petstore.internal.v1.UsageService/ReportUsage" Clients   Internal message      CALL;
-    GET_USAGE     "petstore.internal.v1.UsageService/GetUsage"    Clients   Internal message      CALL;
-    ADMIN_SERVICE "petstore.admin.v1.AdminService/"               Operators Admin    message      CALL;
-    HEALTH        "grpc.health.v1.Health/"                        Everyone  Tool     tool_message CALL;
-    REFLECTION    "grpc.reflection."                              Clients   Tool     tool_message None;
-    UNKNOWN       ""                                              Clients   Tool     tool_message CALL;
+/// Returns the rules for a method of the contract.
+pub(crate) fn of(rpc: Rpc) -> &'static Method {
+    &ROWS[rpc.number]
 }
-
-const CALL: Option<Duration> = Some(BOUNDS.call_timeout);
 
 /// Returns a method of `AdminService`, with the rules for all of them.
 pub const fn of_operators(path: &'static str) -> Method {
@@ -65,8 +70,8 @@ pub(crate) fn is_batched(method: &Method) -> bool {
 
 /// Returns the methods that gateways call.
 pub(crate) fn all_of_gateways() -> impl Iterator<Item = &'static Method> {
-    let is_called = |method: &&&Method| is_batched(method) || matches!(method.class, Internal | Batch);
-    METHODS.rows.iter().filter(is_called).copied()
+    let is_called = |method: &&Method| is_batched(method) || matches!(method.class, Internal | Batch);
+    METHODS.rows.iter().filter(is_called)
 }
 
 #[cfg(test)]
@@ -95,7 +100,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(rows, METHODS.rows.len() - 4, "every row is of a method, but those for the rest");
+        assert_eq!(rows, METHODS.rows.len() - 3, "every row is of a method, but those for the rest");
     }
 
     #[test]

@@ -4,38 +4,37 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::{
     FutureExt, Stream, StreamExt,
-    future::BoxFuture,
     stream::{self, BoxStream, FuturesUnordered},
 };
-use http::HeaderName;
-use petstore_grpc_server::{CallContext, CallId, caller, started};
+use http::{HeaderName, HeaderValue};
+use petstore_caller::call::{CallContext, RequestId};
+use petstore_grpc_server::take_context;
 use petstore_proto::{
-    Answer, Call, LocalCall,
+    Answer, Call, Outcome,
     internal::v1::{CallRequest, CallResponse, CallStatus, batch_service_server::BatchService},
+    rpc::{ADVANCE_ORDER, CREATE_PET, GET_ORDER, GET_PET, LIST_ORDERS, LIST_PETS, PLACE_ORDER},
+    v1::{pet_store_server::PetStore, store_service_server::StoreService},
 };
-use prost::Message;
-use tokio::{task::yield_now, time::Instant};
+use prost::{Message, bytes::Bytes};
+use tokio::task::yield_now;
 use tonic::{Request, Response, Status};
 
-use crate::{
-    Core,
-    grpc::{call::Messages, limits::LIMITS},
-};
+use crate::{Core, grpc::limits::LIMITS};
 
 #[tonic::async_trait]
 impl BatchService for Core {
     type CallStream = BoxStream<'static, Result<CallResponse, Status>>;
 
-    /// Answers the calls of a batch. Every call has separate limits (`Calls::answer_call`); all of them are
+    /// Answers the calls of a batch. Every call has separate limits (`Calls::answer`); all of them are
     /// cancelled if the gateway cancels the batch.
-    async fn call(&self, request: Request<CallRequest>) -> Result<Response<Self::CallStream>, Status> {
-        let (started, caller) = (started(&request), caller(&request));
+    async fn call(&self, mut request: Request<CallRequest>) -> Result<Response<Self::CallStream>, Status> {
+        let context = take_context(&mut request);
         let calls = request.into_inner().calls;
         if !(1..=LIMITS.batch).contains(&calls.len()) {
             return Err(Status::invalid_argument("a batch has 1 to 128 calls"));
         }
         let core = Arc::new(self.clone());
-        let answer = |(number, call)| Arc::clone(&core).answer_one(number, call, started, caller.clone());
+        let answer = |(number, call)| Arc::clone(&core).answer_one(number, call, context.clone());
         let answers: FuturesUnordered<_> = (0..).zip(calls).map(answer).collect();
         let mut messages = Box::pin(messages(answers));
         // The head goes out with the first answers, in one write.
@@ -44,55 +43,52 @@ impl BatchService for Core {
     }
 }
 
-/// Makes single calls in this process. Each behaves as in a batch, without a network message.
-pub fn in_process(
-    core: &Core,
-) -> impl for<'a> Fn(LocalCall<'a>) -> BoxFuture<'a, Result<(), Status>> + Send + Sync + use<> {
-    let core = Arc::new(core.clone());
-    move |call| {
-        let core = Arc::clone(&core);
-        async move {
-            let LocalCall { request_id, trace, timeout, request, response } = call;
-            let context = CallContext {
-                id: CallId::from_value(request_id),
-                caller: None,
-                timeout: Some(timeout),
-                trace,
-                started: Instant::now(),
-            };
-            core.answer_call(&context, &mut Messages::Local { request, response }).await
-        }
-        .boxed()
-    }
-}
-
 impl Core {
-    async fn answer_one(
-        self: Arc<Self>,
-        number: u32,
-        call: Call,
-        started: Instant,
-        caller: Option<Arc<str>>,
-    ) -> Answer {
-        let traceparent = call.traceparent.clone().map(|value| (TRACEPARENT, value));
+    async fn answer_one(self: Arc<Self>, number: u32, call: Call, of_batch: CallContext) -> Answer {
+        let value = |value: &Bytes| HeaderValue::from_maybe_shared(value.clone()).ok();
         let context = CallContext {
-            id: call.request_id.as_ref().and_then(CallId::from_value),
-            caller,
+            id: value(&call.request_id).as_ref().and_then(RequestId::parse),
             timeout: (call.timeout_ms > 0).then(|| Duration::from_millis(call.timeout_ms.into())),
-            trace: traceparent.into_iter().collect(),
-            started,
+            trace: value(&call.traceparent).map(|value| (TRACEPARENT, value)).into_iter().collect(),
+            ..of_batch
         };
-        let mut answer = Answer { call: number, ..Answer::default() };
-        let messages = &mut Messages::Encoded { call: &call, answer: &mut answer };
-        if let Err(status) = self.answer_call(&context, messages).await {
-            answer.failure = Some(CallStatus {
+        let outcome = match self.answer_call(&call, context).await {
+            Ok(response) => call.answered(response),
+            Err(status) => Outcome::Failure(CallStatus {
                 code: status.code().into(),
                 message: status.message().to_owned(),
                 details: status.details().to_vec(),
-            });
-        }
-        answer
+            }),
+        };
+        Answer { call: number, outcome: Some(outcome) }
     }
+
+    /// Calls the method that the call names, if gateways may call it in a batch.
+    async fn answer_call(&self, call: &Call, context: CallContext) -> tonic::Result<Bytes> {
+        let unknown = || Status::unimplemented("no method that this core knows");
+        let (rpc, message) = call.method().ok_or_else(unknown)?;
+        match rpc {
+            GET_PET => encoded(self.get_pet(decoded(message, context)?).await),
+            LIST_PETS => encoded(self.list_pets(decoded(message, context)?).await),
+            CREATE_PET => encoded(self.create_pet(decoded(message, context)?).await),
+            GET_ORDER => encoded(self.get_order(decoded(message, context)?).await),
+            LIST_ORDERS => encoded(self.list_orders(decoded(message, context)?).await),
+            PLACE_ORDER => encoded(self.place_order(decoded(message, context)?).await),
+            ADVANCE_ORDER => encoded(self.advance_order(decoded(message, context)?).await),
+            _ => Err(unknown()),
+        }
+    }
+}
+
+fn decoded<M: Message + Default>(message: &Bytes, context: CallContext) -> tonic::Result<Request<M>> {
+    let invalid = |_| Status::internal("the message of a call in a batch cannot be decoded");
+    let mut request = Request::new(M::decode(message.clone()).map_err(invalid)?);
+    request.extensions_mut().insert(context);
+    Ok(request)
+}
+
+fn encoded(answered: tonic::Result<Response<impl Message>>) -> tonic::Result<Bytes> {
+    Ok(answered?.get_ref().encode_to_vec().into())
 }
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");

@@ -261,7 +261,9 @@ pub fn redact(text: &str) -> Cow<'_, str> {
 /// ```
 pub fn is_request_id(id: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    (8..=64).contains(&id.len()) && id.bytes().all(is_allowed) && !ApiKey::begins_in(id)
+    // A UUID, which is the usual id, is too poor in letters to contain a key.
+    let is_uuid = |id: &str| id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    (8..=64).contains(&id.len()) && (is_uuid(id) || id.bytes().all(is_allowed) && !ApiKey::begins_in(id))
 }
 
 impl fmt::Debug for ApiKey {

@@ -34,10 +34,10 @@ use std::{
 
 use parking_lot::Mutex;
 use petstore_proto::{
-    Answer, Call,
-    internal::v1::{CallRequest, batch_service_client::BatchServiceClient},
+    Answer, Call, Outcome,
+    internal::v1::{CallRequest, CallStatus, batch_service_client::BatchServiceClient},
 };
-use prost::Message;
+use prost::{Message, bytes::Bytes};
 use tokio::{
     sync::oneshot,
     task::yield_now,
@@ -47,7 +47,7 @@ use tonic::{Code, Status};
 
 use super::{
     breaker::CoreBreaker,
-    transport::{NamedTransport, TransportError, is_transport_failure},
+    transport::{NamedTransport, lost_or_answered},
 };
 
 /// Number of slots.
@@ -91,8 +91,8 @@ struct QueuedCall {
     answer: oneshot::Sender<Reply>,
 }
 
-/// Result of a call.
-pub(super) type Reply = Result<Answer, Status>;
+/// Result of a call, the response encoded.
+pub(super) type Reply = Result<Bytes, Status>;
 
 impl BatchState {
     /// Takes a slot for a batch of the queued calls. Returns `false` if there is none to begin.
@@ -176,6 +176,7 @@ impl BatchSlot {
         let now = Instant::now();
         let (calls, callers) = batch.into_iter().map(|queued| queued.split(now)).unzip();
         let mut in_flight = BatchInFlight::new(Arc::clone(&self.queue), callers);
+        let exchange = lost_or_answered(self.exchange(CallRequest { calls }, &mut in_flight));
         let hold = async {
             sleep(HOLD).await;
             self.free();
@@ -183,38 +184,23 @@ impl BatchSlot {
         };
         let ended = tokio::select! {
             biased;
-            ended = self.queue.breaker.guard(self.exchange(CallRequest { calls }, &mut in_flight)) => ended,
+            ended = self.queue.breaker.guard(exchange) => ended,
             never = hold => match never {},
         };
-        in_flight.end(ended.map_err(Status::from));
+        in_flight.end(ended.unwrap_or_else(|lost| Err(lost.into())));
     }
 
-    /// Sends the batch and delivers its answers. An error means that an answer was lost; every other end of
-    /// the exchange has already been delivered.
-    async fn exchange(
-        &self,
-        request: CallRequest,
-        in_flight: &mut BatchInFlight,
-    ) -> Result<(), TransportError> {
+    /// Sends the batch and delivers its answers.
+    async fn exchange(&self, request: CallRequest, in_flight: &mut BatchInFlight) -> Result<(), Status> {
         let mut client = self.queue.client.clone();
-        let exchange = async {
-            let Some(begun) = in_flight.unless_abandoned(client.call(request)).await else { return Ok(()) };
-            let mut answers = begun?.into_inner();
-            while let Some(message) = in_flight.unless_abandoned(answers.message()).await {
-                let Some(message) = message? else { break };
-                self.free();
-                in_flight.answer(message.answers);
-            }
-            Ok(())
-        };
-        match exchange.await {
-            Err(status) if is_transport_failure(&status) => Err(TransportError::new(status)),
-            Err(status) => {
-                in_flight.end(Err(status));
-                Ok(())
-            }
-            Ok(()) => Ok(()),
+        let Some(begun) = in_flight.unless_abandoned(client.call(request)).await else { return Ok(()) };
+        let mut answers = begun?.into_inner();
+        while let Some(message) = in_flight.unless_abandoned(answers.message()).await {
+            let Some(message) = message? else { break };
+            self.free();
+            in_flight.answer(message.answers);
         }
+        Ok(())
     }
 
     /// Gives the slot back, once.
@@ -325,9 +311,20 @@ impl Drop for BatchInFlight {
 }
 
 /// Returns the result that an answer in a batch stands for.
-fn reply(mut answer: Answer) -> Reply {
-    let Some(failure) = answer.failure.take() else { return Ok(answer) };
-    Err(Status::with_details(Code::from_i32(failure.code), failure.message, failure.details.into()))
+fn reply(answer: Answer) -> Reply {
+    match answer.outcome {
+        Some(Outcome::Failure(CallStatus { code, message, details })) => {
+            Err(Status::with_details(Code::from_i32(code), message, details.into()))
+        }
+        Some(
+            Outcome::GetPet(response)
+            | Outcome::ListPets(response)
+            | Outcome::CreatePet(response)
+            | Outcome::ListOrders(response)
+            | Outcome::Named(response),
+        ) => Ok(response),
+        None => Err(Status::internal("an answer of the core has no outcome")),
+    }
 }
 
 #[cfg(test)]

@@ -1,19 +1,23 @@
 //! Calls on behalf of accounts: their deadline and the second attempt.
 
-use std::{any::Any, fmt, pin::pin, sync::Arc, time::Duration};
+use std::{fmt, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
-use http::{HeaderMap, HeaderName, HeaderValue, uri::PathAndQuery};
-use petstore_proto::{Call, LocalCall, UnaryRequest};
+use http::HeaderMap;
+use petstore_caller::call::{CallContext, RequestId};
+use petstore_proto::{
+    internal::v1::usage_service_server::UsageService,
+    rpc::Rpc,
+    v1::{pet_store_server::PetStore, store_service_server::StoreService},
+};
+use petstore_telemetry::traces::Span;
 use tokio::time::{Instant, timeout_at};
-use tonic::{Status, client::Grpc, metadata::MetadataValue};
-use tonic_prost::ProstCodec;
+use tonic::{Request, Response, Status};
 
 use super::{
-    batch::CallQueue,
     breaker::CoreBreaker,
-    connect::is_its_own,
     permits::{Overloaded, Permits},
+    remote::RemoteCore,
     retry::{RetryBudget, retry_once},
     traced::{self, TracedTransport},
     transport::{CoreTransport, failure_text, is_transport_failure},
@@ -21,10 +25,6 @@ use super::{
 
 /// Time that a call to the core may take.
 const DEADLINE: Duration = Duration::from_secs(5);
-
-/// Makes calls to a core in the same process, without a network message.
-pub type InProcessCalls =
-    Arc<dyn for<'a> Fn(LocalCall<'a>) -> BoxFuture<'a, Result<(), Status>> + Send + Sync>;
 
 /// Reason why a call has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -40,33 +40,41 @@ pub enum CallError {
     Status(#[source] Status),
 }
 
+/// The services of a core that are called on behalf of accounts: those of a core in this process, or across a
+/// network.
+#[derive(Clone)]
+pub struct CoreServices {
+    /// Pets.
+    pub pets: Arc<dyn PetStore>,
+    /// Orders.
+    pub orders: Arc<dyn StoreService>,
+    /// Usage.
+    pub usage: Arc<dyn UsageService>,
+}
+
+impl<C: PetStore + StoreService + UsageService> From<Arc<C>> for CoreServices {
+    fn from(core: Arc<C>) -> Self {
+        Self { pets: Arc::clone(&core) as _, orders: Arc::clone(&core) as _, usage: core }
+    }
+}
+
 /// Client of the core for calls on behalf of accounts.
 pub struct CoreClient {
     transport: TracedTransport,
-    route: Route,
+    services: CoreServices,
     reads: Arc<Permits>,
     writes: Arc<Permits>,
     retries: RetryBudget,
 }
 
-/// Route of clients' calls to the core.
-enum Route {
-    InProcess(InProcessCalls),
-    Batches(Arc<CallQueue>),
-}
-
 impl CoreClient {
-    /// Creates a client of a core. If it is `in_process`, its calls are made directly, and only those of
+    /// Creates a client of a core. If it is `in_process`, its services are called directly, and only calls of
     /// other clients go over `transport`.
-    pub fn new(transport: CoreTransport, in_process: Option<InProcessCalls>) -> Self {
-        let traced = TracedTransport::from(transport);
-        let route = in_process.map_or_else(
-            || Route::Batches(CallQueue::new(traced.untraced(), Arc::clone(traced.breaker()))),
-            Route::InProcess,
-        );
+    pub fn new(transport: CoreTransport, in_process: Option<CoreServices>) -> Self {
+        let transport = TracedTransport::from(transport);
         Self {
-            transport: traced,
-            route,
+            services: in_process.unwrap_or_else(|| Arc::new(RemoteCore::new(&transport)).into()),
+            transport,
             reads: Arc::default(),
             writes: Arc::default(),
             retries: RetryBudget::default(),
@@ -83,107 +91,55 @@ impl CoreClient {
         self.transport.breaker()
     }
 
-    /// Calls the method of this request on behalf of an account, in a batch with other waiting calls unless
-    /// the method is internal. The deadline holds even if the core does not keep to it. If the answer is lost
-    /// and the request is idempotent, the call is made once more.
+    /// Makes a `call` of the method on behalf of an account. The deadline holds even if the core does not keep
+    /// to it. If the answer is lost and the method is idempotent, the call is made once more.
     ///
     /// # Errors
     /// [`CallError`], also if the account has too many calls. It is not logged here.
-    pub async fn call<M: UnaryRequest>(
-        &self,
+    pub async fn call<'a, M: Clone, T>(
+        &'a self,
+        rpc: Rpc,
         request: M,
         account_id: i64,
-        request_id: &HeaderValue,
-    ) -> Result<M::Response, CallError> {
+        request_id: &RequestId,
+        call: impl Fn(&'a CoreServices, Request<M>) -> BoxFuture<'a, Result<Response<T>, Status>>,
+    ) -> Result<T, CallError> {
         let deadline = Instant::now() + DEADLINE;
-        let permits = if M::IS_READ { &self.reads } else { &self.writes };
+        let permits = if rpc.is_read { &self.reads } else { &self.writes };
         let permit = permits.acquire(account_id).map_err(|Overloaded| CallError::Overloaded)?;
         let attempts = pin!(async {
             let _permit = permit.await;
-            let attempt = |_| self.attempt(&request, request_id, deadline);
-            if request.is_idempotent() {
+            let (request, call) = (&request, &call);
+            let attempt = async |left| {
+                let span = traced::span(rpc.path);
+                let request = with_context(request.clone(), request_id.clone(), &span, left);
+                let answered = call(&self.services, request).await;
+                match &answered {
+                    Ok(_) => traced::describe_status(&span, 0),
+                    Err(status) if is_transport_failure(status) => span.fail("transport error"),
+                    Err(status) => traced::describe_status(&span, status.code().into()),
+                }
+                answered.map(Response::into_inner)
+            };
+            if rpc.is_idempotent {
                 retry_once(&self.retries, deadline, attempt).await
             } else {
-                attempt(DEADLINE).await
+                attempt(deadline.saturating_duration_since(Instant::now())).await
             }
         });
         let answered = timeout_at(deadline, attempts).await;
         answered.map_err(|_| CallError::DeadlineExceeded)?.map_err(CallError::Status)
     }
-
-    async fn attempt<M: UnaryRequest>(
-        &self,
-        request: &M,
-        request_id: &HeaderValue,
-        deadline: Instant,
-    ) -> Result<M::Response, Status> {
-        if matches!(self.route, Route::Batches(_)) && is_its_own(M::PATH) {
-            return alone(self.transport.clone(), request.clone(), request_id, deadline).await;
-        }
-        let span = traced::span(M::PATH);
-        let mut trace = HeaderMap::new();
-        span.write(&mut trace);
-        let answered = match &self.route {
-            Route::Batches(batches) => batched(batches, request, request_id, trace, deadline).await,
-            Route::InProcess(core) => in_process(core, request, request_id, trace, deadline).await,
-        };
-        match &answered {
-            Ok(_) => traced::describe_status(&span, 0),
-            Err(status) if is_transport_failure(status) => span.fail("transport error"),
-            Err(status) => traced::describe_status(&span, status.code().into()),
-        }
-        answered
-    }
 }
 
-async fn batched<M: UnaryRequest>(
-    batches: &Arc<CallQueue>,
-    request: &M,
-    request_id: &HeaderValue,
-    mut trace: HeaderMap,
-    deadline: Instant,
-) -> Result<M::Response, Status> {
-    let call = Call {
-        request_id: Some(request_id.clone()),
-        traceparent: trace.remove(const { HeaderName::from_static("traceparent") }),
-        ..Call::new(request)
-    };
-    let answer = batches.call(call, deadline).await?;
-    let response = answer.response::<M>().and_then(Result::ok);
-    response.ok_or_else(|| Status::internal("the core answered in a way that this gateway does not know"))
-}
-
-/// Makes a call in this process. No queue lies between here and the core.
-async fn in_process<M: UnaryRequest>(
-    core: &InProcessCalls,
-    request: &M,
-    request_id: &HeaderValue,
-    trace: HeaderMap,
-    deadline: Instant,
-) -> Result<M::Response, Status> {
-    let (mut request, mut response) = (Some(request.clone()), None::<M::Response>);
-    let timeout = deadline.saturating_duration_since(Instant::now());
-    let (request, answer): (&mut (dyn Any + Send), &mut (dyn Any + Send)) = (&mut request, &mut response);
-    core(LocalCall { request_id, trace, timeout, request, response: answer }).await?;
-    response.ok_or_else(|| Status::internal("the core answered another method"))
-}
-
-/// Makes a call outside of batches.
-async fn alone<M: UnaryRequest>(
-    core: TracedTransport,
-    message: M,
-    request_id: &HeaderValue,
-    deadline: Instant,
-) -> Result<M::Response, Status> {
-    let mut request = tonic::Request::new(message);
-    request.set_timeout(deadline.saturating_duration_since(Instant::now()));
-    if let Ok(request_id) = MetadataValue::try_from(request_id.as_bytes()) {
-        request.metadata_mut().insert("x-request-id", request_id);
-    }
-    let path = PathAndQuery::try_from(format!("/{}", M::PATH));
-    let path = path.map_err(|error| Status::internal(error.to_string()))?;
-    let answer = Grpc::new(core).unary(request, path, ProstCodec::default()).await;
-    answer.map(tonic::Response::into_inner)
+/// Returns the message as a request with its context.
+fn with_context<M>(message: M, id: RequestId, span: &Span, left: Duration) -> Request<M> {
+    let (mut trace, started) = (HeaderMap::new(), std::time::Instant::now());
+    span.write(&mut trace);
+    let mut request = Request::new(message);
+    let context = CallContext { id: Some(id), caller: None, timeout: Some(left), trace, started };
+    request.extensions_mut().insert(context);
+    request
 }
 
 impl fmt::Debug for CoreClient {
@@ -200,17 +156,24 @@ mod tests {
     };
 
     use futures_util::{FutureExt, future::join_all};
-    use petstore_proto::internal::v1::GetUsageRequest;
+    use petstore_proto::{
+        internal::v1::{GetUsageRequest, GetUsageResponse},
+        rpc::{CREATE_PET, GET_PET, GET_USAGE},
+        v1::{CreatePetRequest, CreatePetResponse},
+    };
     use tower::{BoxError, service_fn};
 
     use super::*;
-    use crate::{
-        permits::MAX_OF_ACCOUNT,
-        testing::{Add, Get, Got},
-    };
+    use crate::permits::MAX_OF_ACCOUNT;
 
-    /// Name of the request that calls serve.
-    static REQUEST: HeaderValue = HeaderValue::from_static("abcdefgh");
+    fn id() -> RequestId {
+        RequestId::parse(&"abcdefgh".parse().unwrap()).unwrap()
+    }
+
+    async fn get_usage(client: &CoreClient) -> Result<GetUsageResponse, CallError> {
+        let request = GetUsageRequest::default();
+        client.call(GET_USAGE, request, 1, &id(), |core, it| core.usage.get_usage(it)).await
+    }
 
     type HttpRequest = http::Request<tonic::body::Body>;
 
@@ -230,67 +193,43 @@ mod tests {
         (CoreTransport::new(transport), seen)
     }
 
-    /// Puts in the response to [`Get`].
-    fn respond(call: &mut LocalCall<'_>) {
-        *call.response.downcast_mut().unwrap() = Some(Got { number: 1 });
-    }
-
     #[tokio::test]
     async fn the_calls_of_an_account_in_flight_are_bounded() {
-        let counts = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
-        let (in_flight, most) = (Arc::clone(&counts), Arc::clone(&counts));
-        let calls: InProcessCalls = Arc::new(move |mut call| {
-            let counts = Arc::clone(&in_flight);
-            async move {
-                let (in_flight, most) = &*counts;
-                most.fetch_max(in_flight.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
-                tokio::task::yield_now().await;
-                in_flight.fetch_sub(1, Ordering::Relaxed);
-                respond(&mut call);
-                Ok(())
-            }
-            .boxed()
-        });
-        let client = CoreClient::new(lost().0, Some(calls));
-        let call = |_| client.call(Get { number: 1 }, 1, &REQUEST);
-        let answers = join_all((0..1_000).map(call)).await;
-        assert!(answers.iter().all(Result::is_ok));
-        assert_eq!(most.1.load(Ordering::Relaxed), MAX_OF_ACCOUNT);
+        let (in_flight, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let (client, id) = (CoreClient::new(lost().0, None), id());
+        let call = |_| {
+            client.call(GET_PET, (), 1, &id, |_, _| {
+                async {
+                    most.fetch_max(in_flight.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                    tokio::task::yield_now().await;
+                    in_flight.fetch_sub(1, Ordering::Relaxed);
+                    Ok(Response::new(()))
+                }
+                .boxed()
+            })
+        };
+        assert!(join_all((0..1_000).map(call)).await.iter().all(Result::is_ok));
+        assert_eq!(most.load(Ordering::Relaxed), MAX_OF_ACCOUNT);
     }
 
     #[tokio::test]
     async fn a_call_outside_of_batches_takes_a_permit_too() {
         let (transport, seen) = lost();
         let client = CoreClient::new(transport, None);
-        let call = |_| client.call(GetUsageRequest::default(), 1, &REQUEST);
-        let mut calls = Box::pin(join_all((0..300).map(call)));
+        let mut calls = Box::pin(join_all((0..300).map(|_| get_usage(&client))));
         assert!(futures_util::poll!(&mut calls).is_pending());
         assert_eq!(seen.lock().unwrap().len(), MAX_OF_ACCOUNT);
     }
 
     #[tokio::test]
-    async fn a_call_in_the_process_carries_the_remaining_time() {
-        let timeouts = Arc::new(Mutex::new(Vec::new()));
-        let seen = Arc::clone(&timeouts);
-        let core: InProcessCalls = Arc::new(move |mut call| {
-            seen.lock().unwrap().push(call.timeout.as_millis());
-            respond(&mut call);
-            async { Ok(()) }.boxed()
-        });
-        for left in [Duration::ZERO, Duration::from_secs(30)] {
-            let (deadline, trace) = (Instant::now() + left, HeaderMap::new());
-            in_process(&core, &Get { number: 1 }, &REQUEST, trace, deadline).await.unwrap();
-        }
-        assert!(matches!(timeouts.lock().unwrap()[..], [0, 25_001..=30_000]), "{timeouts:?}");
-    }
-
-    #[tokio::test]
     async fn only_an_idempotent_call_is_sent_twice() {
-        for (calls, idempotent) in [(1, false), (2, true)] {
+        for (calls, is_idempotent) in [(1, false), (2, true)] {
             let (transport, seen) = lost();
-            let client = CoreClient::new(transport, None);
-            let request_id = if idempotent { "a-name" } else { "" }.to_owned();
-            assert!(client.call(Add { request_id }, 1, &REQUEST).await.is_err());
+            let (client, rpc) = (CoreClient::new(transport, None), Rpc { is_idempotent, ..CREATE_PET });
+            let request = CreatePetRequest::default();
+            let created: Result<CreatePetResponse, _> =
+                client.call(rpc, request, 1, &id(), |core, it| core.pets.create_pet(it)).await;
+            assert!(created.is_err());
             assert_eq!(seen.lock().unwrap().len(), calls);
         }
     }
@@ -299,7 +238,7 @@ mod tests {
     async fn an_attempt_outside_of_batches_carries_the_remaining_time_and_the_request_id() {
         let (transport, seen) = lost();
         let client = CoreClient::new(transport, None);
-        assert!(client.call(GetUsageRequest::default(), 1, &REQUEST).await.is_err());
+        assert!(get_usage(&client).await.is_err());
         let micros = |request: &HttpRequest| {
             assert_eq!(request.headers()["x-request-id"], "abcdefgh");
             assert_eq!(request.uri().path(), "/petstore.internal.v1.UsageService/GetUsage");

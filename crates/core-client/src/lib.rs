@@ -22,9 +22,9 @@
 //! # Example
 //!
 //! ```
-//! use http::HeaderValue;
+//! use petstore_caller::call::RequestId;
 //! use petstore_core_client::{CallError, CoreAddress, CoreClient, connect};
-//! use petstore_proto::internal::v1::GetUsageRequest;
+//! use petstore_proto::{rpc::GET_PET, v1::GetPetRequest};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
@@ -32,9 +32,9 @@
 //! let core = connect(CoreAddress { urls, tls: None, token: None }).expect("a valid URL");
 //! let client = CoreClient::new(core, None);
 //!
-//! let (account_id, request_id) = (7, HeaderValue::from_static("request-1"));
-//! let question = GetUsageRequest { account_id, ..GetUsageRequest::default() };
-//! let answer = client.call(question, account_id, &request_id);
+//! let request_id = RequestId::parse(&"request-1".parse().unwrap()).expect("fit for a log");
+//! let (account_id, request) = (7, GetPetRequest { pet_id: 1 });
+//! let answer = client.call(GET_PET, request, account_id, &request_id, |core, it| core.pets.get_pet(it));
 //! assert!(matches!(answer.await, Err(CallError::Status(_))));
 //! # }
 //! ```
@@ -48,15 +48,14 @@ mod cores;
 mod fair_queue;
 mod permits;
 mod refusals;
+mod remote;
 mod retry;
-#[cfg(test)]
-mod testing;
 mod traced;
 mod transport;
 
 pub use self::{
     breaker::{CoreBreaker, CoreNotAnswering},
-    client::{CallError, CoreClient, InProcessCalls},
+    client::{CallError, CoreClient, CoreServices},
     connect::{CoreTls, InvalidCoreAddress},
     cores::{CoreAddress, connect},
     fair_queue::FairQueue,

@@ -124,6 +124,16 @@ pub fn is_transport_failure(status: &Status) -> bool {
         || status.message().starts_with("Service was not ready")
 }
 
+/// Returns the outcome of a call as the breaker judges it: an error means that the answer was lost.
+pub(super) async fn lost_or_answered<T>(
+    call: impl Future<Output = Result<T, Status>>,
+) -> Result<Result<T, Status>, TransportError> {
+    match call.await {
+        Err(status) if is_transport_failure(&status) => Err(TransportError::new(status)),
+        answered => Ok(answered),
+    }
+}
+
 /// Returns the error, its cause, the cause of that, and so on.
 pub(super) fn causes<'e>(
     error: &'e (dyn Error + 'static),

@@ -1,11 +1,15 @@
 //! Bounds of every call: a deadline, a limit on the calls in flight, and no panic that reaches the
 //! connection.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures_util::FutureExt;
-use http::{HeaderMap, HeaderValue};
-use petstore_caller::api_key::is_request_id;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use petstore_caller::call::{CallContext, RequestId, X_REQUEST_ID};
 use petstore_telemetry::{
     abandoned::caller_has_left,
     metrics,
@@ -14,10 +18,10 @@ use petstore_telemetry::{
     traces::{KeyValue, Root, Span, Traces, grpc},
 };
 use tokio::{sync::Semaphore, time};
-use tonic::{Request, Response, Status, metadata::MetadataMap};
+use tonic::{Request, Response, Status};
 
 use crate::{
-    access::{Peer, Refusal},
+    access::Refusal,
     capacity::Capacity,
     certificate::ShownNames,
     connection::ConnectionMetrics,
@@ -26,85 +30,31 @@ use crate::{
     methods::{Class, Method, Methods},
 };
 
-/// Metadata and header field with the id that a caller gives a call.
-const REQUEST_ID: &str = "x-request-id";
-
 /// Header field with the time for which a caller waits.
 const GRPC_TIMEOUT: &str = "grpc-timeout";
 
-/// Id that a caller gives a call, so that both sides' logs can be matched, of the form that REST accepts too.
-/// It is returned in the answer's metadata, and with a failure as `google.rpc.RequestInfo`.
-#[derive(Clone, Debug)]
-pub struct CallId(HeaderValue);
-
-impl CallId {
-    /// Returns the call's id, if it has one. Ignores an id of another form, which could be meant to forge a
-    /// log line, and one that contains an API key, which must not be logged.
-    pub fn from_headers(headers: &HeaderMap) -> Option<Self> {
-        Self::from_value(headers.get(REQUEST_ID)?)
+/// Returns the context of a call with these header fields.
+pub(super) fn context(headers: &HeaderMap, caller: Option<Arc<str>>, started: Instant) -> CallContext {
+    let mut trace = HeaderMap::new();
+    for name in ["traceparent", "tracestate"].map(HeaderName::from_static) {
+        for value in headers.get_all(&name) {
+            trace.append(&name, value.clone());
+        }
     }
-
-    /// Returns the id of a call that has it in this value.
-    pub fn from_value(id: &HeaderValue) -> Option<Self> {
-        id.to_str().is_ok_and(is_request_id).then(|| Self(id.clone()))
-    }
-
-    /// Returns the id's text.
-    pub fn as_str(&self) -> &str {
-        self.0.to_str().unwrap_or_default() // always ASCII
-    }
-
-    pub(super) fn write(self, metadata: &mut MetadataMap) {
-        metadata.as_mut().insert(REQUEST_ID, self.0);
-    }
+    let id = headers.get(X_REQUEST_ID).and_then(RequestId::parse);
+    CallContext { id, caller, timeout: asked_timeout(headers), trace, started }
 }
 
-/// Time at which the first header fields of a call arrived, as an extension of its request. Its deadline runs
-/// from then on.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct CallBegin(pub(super) time::Instant);
-
-/// Metadata of a call that its caller sent.
-#[derive(Debug)]
-pub struct CallContext {
-    /// Id that the caller gave it.
-    pub id: Option<CallId>,
-    /// Name in the caller's certificate ([`Peer`]).
-    pub caller: Option<Arc<str>>,
-    /// Time for which the caller waits; `None` stands for the maximum of the method.
-    pub timeout: Option<Duration>,
-    /// Span that the call belongs to (`traceparent`).
-    pub trace: HeaderMap,
-    /// Time at which the first byte of the call arrived.
-    pub started: time::Instant,
+/// Returns `true` if the caller sent a timeout that is not of the form of gRPC.
+pub(super) fn has_malformed_timeout(headers: &HeaderMap) -> bool {
+    let is_timeout = |value: &HeaderValue| value.to_str().is_ok_and(|text| grpc_timeout(text).is_some());
+    !headers.get_all(GRPC_TIMEOUT).iter().all(is_timeout)
 }
 
-impl CallContext {
-    /// Returns `true` if the caller sent a timeout that is not of the form of gRPC.
-    pub(super) fn has_malformed_timeout(headers: &HeaderMap) -> bool {
-        let is_timeout = |value: &HeaderValue| value.to_str().is_ok_and(|text| grpc_timeout(text).is_some());
-        !headers.get_all(GRPC_TIMEOUT).iter().all(is_timeout)
-    }
-
-    /// Takes the metadata out of the request.
-    fn take<M>(request: &mut Request<M>) -> Self {
-        let started = started(request);
-        let timeout = asked_timeout(request.metadata().as_ref());
-        let id = CallId::from_headers(request.metadata().as_ref());
-        let caller = caller(request);
-        let trace = std::mem::take(request.metadata_mut()).into_headers();
-        Self { id, caller, timeout, trace, started }
-    }
-}
-
-/// Returns the time at which the first byte of a call arrived.
-pub fn started<M>(request: &Request<M>) -> time::Instant {
-    request.extensions().get().map_or_else(time::Instant::now, |CallBegin(begin)| *begin)
-}
-
-/// Returns the name in the certificate of a call's caller.
-pub fn caller<M>(request: &Request<M>) -> Option<Arc<str>> {
-    request.extensions().get::<Peer>()?.certificate.clone()
+/// Takes the context out of a request. A client in the same process sends it as metadata.
+pub fn take_context<M>(request: &mut Request<M>) -> CallContext {
+    let context = request.extensions_mut().remove();
+    context.unwrap_or_else(|| self::context(request.metadata().as_ref(), None, Instant::now()))
 }
 
 /// The calls of a server, with their capacity, metrics and traces. Clones share everything.
@@ -164,40 +114,11 @@ impl Calls {
 
     /// Returns the status for a call that reaches no method. Any caller could repeat it at will, so no log
     /// line is above debug.
-    pub(super) fn refuse(
-        &self,
-        method: &Method,
-        took: Duration,
-        id: Option<&CallId>,
-        caller: Option<&Arc<str>>,
-        fault: CallFault,
-    ) -> Status {
+    pub(super) fn refuse(&self, method: &Method, context: &CallContext, fault: CallFault) -> Status {
         let error = (self.failure)(fault);
         tracing::debug!(rpc = method.path, "a call failed before its message was complete: {error}");
-        self.answered(method, took, caller, Some(&*error));
-        let mut status = without_log(id.map(CallId::as_str), &*error);
-        if let Some(id) = id {
-            id.clone().write(status.metadata_mut());
-        }
-        status
-    }
-
-    /// Runs the work of a call from a batch, or from this process.
-    ///
-    /// # Errors
-    ///
-    /// The failure of the work, or that the call exceeds its bounds.
-    pub async fn answer_call<T, E, F>(
-        &self,
-        method: &'static Method,
-        context: &CallContext,
-        work: impl FnOnce() -> F,
-    ) -> Result<T, Status>
-    where
-        E: MethodError + From<CallFault>,
-        F: Future<Output = Result<T, E>>,
-    {
-        self.bounded(self.capacity.of(method.class), method, context, work).await
+        self.answered(method, context, Some(&*error));
+        without_log(context.id.as_ref().map(RequestId::as_str), &*error)
     }
 
     /// Runs the work of one call with one of these permits, and converts its failure into a status.
@@ -216,29 +137,7 @@ impl Calls {
         E: MethodError + From<CallFault>,
         F: Future<Output = Result<T, E>>,
     {
-        let context = CallContext::take(&mut request);
-        let answered = self.bounded(capacity, method, &context, || work(request.into_inner())).await;
-        let mut answer = answered.map(Response::new);
-        if let Some(call_id) = context.id {
-            call_id.write(match &mut answer {
-                Ok(response) => response.metadata_mut(),
-                Err(status) => status.metadata_mut(),
-            });
-        }
-        answer
-    }
-
-    async fn bounded<T, E, F>(
-        &self,
-        capacity: &Semaphore,
-        method: &'static Method,
-        context: &CallContext,
-        work: impl FnOnce() -> F,
-    ) -> Result<T, Status>
-    where
-        E: MethodError + From<CallFault>,
-        F: Future<Output = Result<T, E>>,
-    {
+        let context = &take_context(&mut request);
         let deadline = deadline(context.timeout, method.timeout.unwrap_or(Duration::MAX))
             .saturating_sub(context.started.elapsed());
         let span = self.traces.request(&context.trace, root(method.class), || method.path.into());
@@ -246,7 +145,7 @@ impl Calls {
         let bounded = async {
             let _permit = capacity.try_acquire().map_err(|_| CallFault::Overloaded)?;
             // The work must share no state that a panic could leave half changed.
-            let work = AssertUnwindSafe(async { work().await }).catch_unwind();
+            let work = AssertUnwindSafe(async { work(request.into_inner()).await }).catch_unwind();
             match time::timeout(deadline, work).await {
                 Ok(Ok(result)) => result,
                 // The panic hook has logged the location.
@@ -257,27 +156,24 @@ impl Calls {
         let answered = span.within(bounded).await;
         let failure = answered.as_ref().err().map(|error| error as &dyn MethodError);
         describe_end(&span, failure);
-        self.answered(method, context.started.elapsed(), context.caller.as_ref(), failure);
-        answered.map_err(|error| {
-            let id = context.id.as_ref().map(CallId::as_str);
+        self.answered(method, context, failure);
+        answered.map(Response::new).map_err(|error| {
+            let id = context.id.as_ref().map(RequestId::as_str);
             to_status(method.path, id, context.caller.as_deref(), &error)
         })
     }
 
     /// Counts a call that was answered.
-    fn answered(
-        &self,
-        method: &Method,
-        took: Duration,
-        caller: Option<&Arc<str>>,
-        failure: Option<&dyn MethodError>,
-    ) {
+    fn answered(&self, method: &Method, context: &CallContext, failure: Option<&dyn MethodError>) {
         let (rpc, metrics) = (method.name(), &self.metrics);
         let status = grpc::status(failure.map_or(tonic::Code::Ok, MethodError::status) as i32);
-        metrics.durations.with_label_values(&["grpc", rpc, status]).observe(took.as_secs_f64());
+        metrics
+            .durations
+            .with_label_values(&["grpc", rpc, status])
+            .observe(context.started.elapsed().as_secs_f64());
         if let Some(failure) = failure {
             metrics.failures.with_label_values(&[rpc, failure.code()]).inc();
-            if let Some(caller) = caller {
+            if let Some(caller) = &context.caller {
                 let name = self.callers.label(caller);
                 metrics.failures_by_caller.with_label_values(&[name, failure.code()]).inc();
             }

@@ -33,7 +33,7 @@
 //!     fn details(&self) -> ErrorDetails { ErrorDetails::new() }
 //! }
 //!
-//! static GREET: Method = Method {
+//! const GREET: Method = Method {
 //!     path: "example.v1.Greeter/Greet",
 //!     callers: Callers::Clients,
 //!     class: Class::Read,
@@ -42,7 +42,7 @@
 //! };
 //!
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
-//! static METHODS: Methods = Methods { rows: &[&GREET], rest: &GREET };
+//! static METHODS: Methods = Methods { rows: &[GREET], rest: &GREET };
 //! let calls = Calls::new::<GreetError>(&Limits::DEFAULT, METHODS);
 //! let work = async |name: String| Ok::<_, GreetError>(format!("Hello, {name}"));
 //! let capacity = calls.capacity().of(GREET.class);
@@ -64,7 +64,7 @@ mod reflection;
 mod server;
 
 pub use access::{InvalidTls, Peer, RequiredTls, RequiredToken, Security, TlsFiles};
-pub use call::{CallContext, CallId, Calls, caller, started};
+pub use call::{Calls, take_context};
 pub use capacity::Capacity;
 pub use connection::Listener;
 pub use error::{CallFault, MethodError};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// A method, or all other methods of a service.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Method {
     /// `package.Service/Method`, or `package.Service/` for all other methods of a service.
     pub path: &'static str,
@@ -52,7 +52,7 @@ pub enum Class {
 #[derive(Clone, Copy, Debug)]
 pub struct Methods {
     /// Every method, and then the entries for the other methods of each service.
-    pub rows: &'static [&'static Method],
+    pub rows: &'static [Method],
     /// Entry for all others.
     pub rest: &'static Method,
 }
@@ -61,11 +61,11 @@ impl Methods {
     /// Returns the method at the path of a request, or the entry for the other methods of its service.
     pub fn find(self, path: &str) -> &'static Method {
         let path = path.strip_prefix('/').unwrap_or(path);
-        let fits = |method: &&'static Method| {
+        let fits = |method: &&Method| {
             let is_method = !method.path.is_empty() && !method.path.ends_with(['/', '.']);
             if is_method { path == method.path } else { path.starts_with(method.path) }
         };
-        self.rows.iter().copied().find(fits).unwrap_or(self.rest)
+        self.rows.iter().find(fits).unwrap_or(self.rest)
     }
 }
 

@@ -16,6 +16,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body::Frame;
+use petstore_caller::call::{CallContext, X_REQUEST_ID};
 use petstore_telemetry::abandoned::ToItsEnd;
 use tokio::time::{Instant, Sleep, sleep, timeout_at};
 use tonic::{Code, Status, body::Body, service::Routes};
@@ -23,7 +24,7 @@ use tower::{Service, service_fn};
 
 use crate::{
     access::{RefusalLog, Security},
-    call::{CallBegin, CallContext, CallId, Calls, time_on_port},
+    call::{Calls, context, has_malformed_timeout, time_on_port},
     capacity::{Budgets, HeldBytes},
     connection::ConnectionInfo,
     error::CallFault,
@@ -68,18 +69,17 @@ pub(super) fn guarded(
                     return Ok(refusal.status(method.callers).into_http());
                 }
             };
-            request.extensions_mut().insert(CallBegin(begin));
+            let context = context(request.headers(), caller, begin.into_std());
+            request.extensions_mut().insert(context.clone());
             let connection = request.extensions().get::<ConnectionInfo>();
             let budgets = [budgets, connection.map_or(budgets, |connection| &connection.budgets)];
             let held = HeldBytes::new(budgets.map(|budgets| Arc::clone(budgets.of(method.class))));
             let is_refused = !held.take(2 * 1024); // the header fields of a call, and its bookkeeping
-            let id = CallId::from_headers(request.headers());
             let is_compressed = request.headers().get("grpc-encoding").is_some_and(|it| it != "identity");
-            let call =
-                Arc::new(Call { method, id, caller, begin, calls: calls.clone(), is_compressed, held });
-            if CallContext::has_malformed_timeout(request.headers()) {
+            let call = Arc::new(Call { method, context, calls: calls.clone(), is_compressed, held });
+            if has_malformed_timeout(request.headers()) {
                 let fault = "grpc-timeout must be 1 to 8 digits and one of the units H, M, S, m, u, n";
-                return Ok(call.refuse(CallFault::InvalidCall(fault.to_owned())).into_http());
+                return Ok(call.named(call.refuse(CallFault::InvalidCall(fault.to_owned())).into_http()));
             }
             let time = time_on_port(request.headers(), method);
             let of_body = Arc::clone(&call);
@@ -87,10 +87,10 @@ pub(super) fn guarded(
             let answer = routes.call(
                 request.map(|body| Body::new(ReceivedBody { body, call: of_body, is_refused, idle: None })),
             );
-            match timeout_at(begin + time, answer).await {
-                Ok(answer) => Ok(call.with_reason(answer?)),
-                Err(_) => Ok(call.refuse(CallFault::DeadlineExceeded).into_http()),
-            }
+            Ok(call.named(match timeout_at(begin + time, answer).await {
+                Ok(answer) => call.with_reason(answer?),
+                Err(_) => call.refuse(CallFault::DeadlineExceeded).into_http(),
+            }))
         }))
     })
 }
@@ -99,10 +99,7 @@ pub(super) fn guarded(
 #[derive(Debug)]
 struct Call {
     method: &'static Method,
-    id: Option<CallId>,
-    /// Name in the caller's certificate.
-    caller: Option<Arc<str>>,
-    begin: Instant,
+    context: CallContext,
     calls: Calls,
     /// `true` if the caller declares an encoding of its messages.
     is_compressed: bool,
@@ -113,7 +110,15 @@ struct Call {
 impl Call {
     /// Returns the status for a call whose message is not received.
     fn refuse(&self, fault: CallFault) -> Status {
-        self.calls.refuse(self.method, self.begin.elapsed(), self.id.as_ref(), self.caller.as_ref(), fault)
+        self.calls.refuse(self.method, &self.context, fault)
+    }
+
+    /// Returns the response with the id of the call, if that has one.
+    fn named(&self, mut response: Response<Body>) -> Response<Body> {
+        if let Some(id) = &self.context.id {
+            response.headers_mut().insert(X_REQUEST_ID, id.as_header().clone());
+        }
+        response
     }
 
     /// Returns the answer, with a reason if tonic itself refused the call: it sends a status alone.

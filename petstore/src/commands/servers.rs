@@ -6,7 +6,7 @@ use petstore_admin_service::Administration;
 use petstore_caller::api_key::{ApiKey, OperatorToken};
 use petstore_clock::Clock;
 use petstore_core::{Core, server};
-use petstore_core_client::CoreTransport;
+use petstore_core_client::{CoreServices, CoreTransport};
 use petstore_gateway::Gateway;
 
 use petstore_settings::{
@@ -107,8 +107,8 @@ pub async fn start_service(settings: ServeSettings, clock: Clock) -> Result<Proc
     let core = Core::new(store, clock.clone()).for_environment(environment).traced(traces.clone());
     let services = Administration::new(core.clone()).services();
     let transport = CoreTransport::new(server::in_memory(services.clone()));
-    let (options, in_process) =
-        (settings.edge.gateway(environment, traces), Arc::new(server::in_process(&core)));
+    let options = settings.edge.gateway(environment, traces);
+    let in_process = CoreServices::from(Arc::new(core.clone()));
     let gateway = Gateway::new(options, transport, Some(in_process), limiter, clock);
     gateway.ask_core_once().await;
     process.serve_grpc(grpc, &settings.grpc, security, core, services);

@@ -9,7 +9,6 @@ use serde::Serialize;
 
 use super::paging::{AnsweredPage, List, PageRequest};
 use crate::{
-    core_calls::call,
     error::ApiError,
     gateway::GatewayState,
     json::{array_body, word},
@@ -27,7 +26,7 @@ pub(super) async fn list(
 ) -> Result<Response, ApiError> {
     let fetch = |PageRequest { page_size, page_token, .. }| async move {
         let request = ListOrdersRequest { page_size, page_token };
-        let page = call(&gateway.core, request, caller).await?;
+        let page = gateway.core.list_orders(request, caller).await?;
         let body = orders_body(&page.orders);
         Ok(AnsweredPage { body, next_page_token: page.next_page_token, filter: 0 })
     };

@@ -13,7 +13,6 @@ use super::{
     paging::{AnsweredPage, Filter, List, PageRequest},
 };
 use crate::{
-    core_calls::call,
     error::ApiError,
     gateway::GatewayState,
     json::{
@@ -35,7 +34,7 @@ pub(super) async fn list(
 ) -> Result<Response, ApiError> {
     let fetch = |PageRequest { page_size, page_token, filter: status }| async move {
         let request = ListPetsRequest { page_size, page_token, status };
-        let page = call(&gateway.core, request, caller).await?;
+        let page = gateway.core.list_pets(request, caller).await?;
         let body = pets_body(&page.pets);
         Ok(AnsweredPage { body, next_page_token: page.next_page_token, filter: page.status })
     };
@@ -60,7 +59,7 @@ pub(super) async fn get(
     unknown.add_query(request.uri());
     unknown.refuse()?;
     let pet_id = id_in_path(request.uri().path()).ok_or(ApiError::PetNotFound)?;
-    let found = call(&gateway.core, GetPetRequest { pet_id }, caller).await?;
+    let found = gateway.core.get_pet(GetPetRequest { pet_id }, caller).await?;
     let pet = found.pet.ok_or(ApiError::Internal)?;
     Ok(json_response(StatusCode::OK, pet_body(&pet)))
 }
@@ -79,7 +78,7 @@ pub(super) async fn create(
     unknown.refuse()?;
     let (key, pet) = (key?, pet?);
     let message = CreatePetRequest { pet: Some(pet), request_id: key.as_str().to_owned() };
-    let created = call(&gateway.core, message, caller).await.map_err(|error| key.explain(error))?;
+    let created = gateway.core.create_pet(message, caller).await.map_err(|error| key.explain(error))?;
     let pet = created.pet.ok_or(ApiError::Internal)?;
 
     let mut response = json_response(StatusCode::CREATED, pet_body(&pet));

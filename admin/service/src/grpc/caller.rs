@@ -3,13 +3,16 @@
 use std::{net::IpAddr, sync::Arc};
 
 use http::HeaderMap;
-use petstore_caller::api_key::{OperatorToken, bearer};
+use petstore_caller::{
+    api_key::{OperatorToken, bearer},
+    call::{RequestId, X_REQUEST_ID},
+};
 use petstore_clock::UnixMillis;
 use petstore_core::{
     Core,
     accounts::{AccountId, store::Accounts},
 };
-use petstore_grpc_server::{CallId, Method, Peer};
+use petstore_grpc_server::{Method, Peer};
 use tonic::{Request, Response, Status, metadata::MetadataMap};
 
 use super::{Administration, convert};
@@ -63,7 +66,7 @@ struct Origin {
     certificate: Option<Arc<str>>,
     /// `true` if a gateway forwards the call.
     is_forwarded: bool,
-    call_id: Option<CallId>,
+    call_id: Option<RequestId>,
 }
 
 impl Origin {
@@ -79,7 +82,7 @@ impl Origin {
             address: forwarded.or_else(|| peer?.address),
             certificate: peer.and_then(|peer| peer.certificate.clone()),
             is_forwarded: forwarded.is_some(),
-            call_id: CallId::from_headers(headers),
+            call_id: headers.get(X_REQUEST_ID).and_then(RequestId::parse),
         }
     }
 }
@@ -159,7 +162,7 @@ impl Administration {
                 code = failure.error.code().name,
                 client = origin.address.map(tracing::field::display),
                 certificate = origin.certificate.as_deref(),
-                request_id = origin.call_id.as_ref().map(CallId::as_str),
+                request_id = origin.call_id.as_ref().map(RequestId::as_str),
                 "refused an invalid operator token"
             );
         }
@@ -191,7 +194,7 @@ fn answered_operator<T>(
             code = ?code,
             client = origin.address.map(tracing::field::display),
             certificate = origin.certificate.as_deref(),
-            request_id = origin.call_id.as_ref().map(CallId::as_str),
+            request_id = origin.call_id.as_ref().map(RequestId::as_str),
             "handled an operator's request"
         );
     }

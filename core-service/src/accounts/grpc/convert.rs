@@ -8,7 +8,7 @@ use petstore_proto::internal::v1 as internal;
 use crate::{
     accounts::{Ban, BanOrigin, KeyId},
     domain::{PetStoreError, Violation},
-    grpc::call::CallResult,
+    grpc::CallResult,
 };
 
 pub(super) fn reported_ban(ban: Option<internal::Ban>) -> CallResult<Ban> {

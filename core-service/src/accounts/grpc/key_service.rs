@@ -1,27 +1,43 @@
 //! `petstore.internal.v1.KeyService`.
 
 use petstore_caller::api_key::KeyDigest;
-use petstore_proto::internal::v1::{
-    ListChangesRequest, ListChangesResponse, ReportBanRequest, ReportBanResponse, ReportUseRequest,
-    ReportUseResponse, ResolveKeysRequest, ResolveKeysResponse, key_service_server::KeyService,
+use petstore_proto::{
+    internal::v1::{
+        ListChangesRequest, ListChangesResponse, ReportBanRequest, ReportBanResponse, ReportUseRequest,
+        ReportUseResponse, ResolveKeysRequest, ResolveKeysResponse, key_service_server::KeyService,
+    },
+    rpc::{LIST_CHANGES, REPORT_BAN, REPORT_USE, RESOLVE_KEYS},
 };
+use tonic::{Request, Response, Result, async_trait};
 
 use super::convert::{self, refuse};
 use crate::{
     Core,
-    grpc::{
-        call::{CallResult, service},
-        limits::LIMITS,
-        methods::all_of_gateways,
-    },
+    grpc::{CallResult, limits::LIMITS, methods::all_of_gateways},
 };
 
-service! {
-    KeyService {
-        resolve_keys RESOLVE_KEYS ResolveKeysRequest ResolveKeysResponse resolve;
-        list_changes LIST_CHANGES ListChangesRequest ListChangesResponse changes;
-        report_use REPORT_USE ReportUseRequest ReportUseResponse record_use;
-        report_ban REPORT_BAN ReportBanRequest ReportBanResponse record_ban;
+#[async_trait]
+impl KeyService for Core {
+    async fn resolve_keys(
+        &self,
+        request: Request<ResolveKeysRequest>,
+    ) -> Result<Response<ResolveKeysResponse>> {
+        self.answer(RESOLVE_KEYS, request, |request| resolve(self, request)).await
+    }
+
+    async fn list_changes(
+        &self,
+        request: Request<ListChangesRequest>,
+    ) -> Result<Response<ListChangesResponse>> {
+        self.answer(LIST_CHANGES, request, |request| changes(self, request)).await
+    }
+
+    async fn report_use(&self, request: Request<ReportUseRequest>) -> Result<Response<ReportUseResponse>> {
+        self.answer(REPORT_USE, request, |request| record_use(self, request)).await
+    }
+
+    async fn report_ban(&self, request: Request<ReportBanRequest>) -> Result<Response<ReportBanResponse>> {
+        self.answer(REPORT_BAN, request, |request| record_ban(self, request)).await
     }
 }
 
@@ -34,7 +50,7 @@ async fn resolve(core: &Core, request: ResolveKeysRequest) -> CallResult<Resolve
         return Err(refuse("digests", "must be 1 to 1000"));
     }
     let digest = |bytes: Vec<u8>| bytes.try_into().map(KeyDigest);
-    let digests = request.digests.into_iter().map(digest).collect::<Result<Vec<_>, _>>();
+    let digests = request.digests.into_iter().map(digest).collect::<std::result::Result<Vec<_>, _>>();
     let digests = digests.map_err(|_| refuse("digests", "must be 32 bytes long"))?;
     core.store.accounts.resolve_keys(&digests, core.environment, now).await
 }

@@ -2,10 +2,14 @@
 
 use std::collections::HashSet;
 
-use petstore_proto::internal::v1::{
-    self as internal, GetUsageRequest, GetUsageResponse, ReportUsageRequest, ReportUsageResponse,
-    usage_service_server::UsageService,
+use petstore_proto::{
+    internal::v1::{
+        self as internal, GetUsageRequest, GetUsageResponse, ReportUsageRequest, ReportUsageResponse,
+        usage_service_server::UsageService,
+    },
+    rpc::{GET_USAGE, REPORT_USAGE},
 };
+use tonic::{Request, Response, Result, async_trait};
 
 use super::convert::{key_id, moment, refuse, refused};
 use crate::{
@@ -14,16 +18,20 @@ use crate::{
         AccountId, Day, MAX_COUNT, Minute, Refusal, RefusalCount, UsageMinute, UsageReport, check_reporter,
         check_request_id, refusal_cause,
     },
-    grpc::{
-        call::{CallResult, service},
-        limits::LIMITS,
-    },
+    grpc::{CallResult, limits::LIMITS},
 };
 
-service! {
-    UsageService {
-        report_usage REPORT_USAGE ReportUsageRequest ReportUsageResponse record;
-        get_usage GET_USAGE GetUsageRequest GetUsageResponse of_account;
+#[async_trait]
+impl UsageService for Core {
+    async fn report_usage(
+        &self,
+        request: Request<ReportUsageRequest>,
+    ) -> Result<Response<ReportUsageResponse>> {
+        self.answer(REPORT_USAGE, request, |request| record(self, request)).await
+    }
+
+    async fn get_usage(&self, request: Request<GetUsageRequest>) -> Result<Response<GetUsageResponse>> {
+        self.answer(GET_USAGE, request, |request| of_account(self, request)).await
     }
 }
 

@@ -5,7 +5,7 @@ use petstore_proto::v1;
 use crate::{
     catalogue::{Batch, IdempotencyKey, ListPets, NewPet, Pet, PetStatus, RawPet},
     domain::{Violation, Violations},
-    grpc::call::CallResult,
+    grpc::CallResult,
 };
 
 pub(super) fn create_pet(request: v1::CreatePetRequest) -> CallResult<(Option<IdempotencyKey>, NewPet)> {

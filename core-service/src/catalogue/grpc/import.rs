@@ -10,7 +10,7 @@ use crate::{
     Core,
     catalogue::{ImportChunk, ImportId, ImportProgress},
     domain::{PetStoreError, Violation},
-    grpc::{call::CallResult, limits::BOUNDS},
+    grpc::{CallResult, limits::BOUNDS},
 };
 
 /// One call.

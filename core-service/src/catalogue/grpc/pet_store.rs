@@ -1,39 +1,50 @@
 //! `petstore.v1.PetStore`.
 
-use petstore_proto::v1::{
-    BatchCreatePetsRequest, BatchCreatePetsResponse, CreatePetRequest, CreatePetResponse, GetPetRequest,
-    GetPetResponse, ImportPetsRequest, ImportPetsResponse, ListPetsRequest, ListPetsResponse,
-    pet_store_server::PetStore,
+use petstore_proto::{
+    rpc::{BATCH_CREATE_PETS, CREATE_PET, GET_PET, IMPORT_PETS, LIST_PETS},
+    v1::{
+        BatchCreatePetsRequest, BatchCreatePetsResponse, CreatePetRequest, CreatePetResponse, GetPetRequest,
+        GetPetResponse, ImportPetsRequest, ImportPetsResponse, ListPetsRequest, ListPetsResponse,
+        pet_store_server::PetStore,
+    },
 };
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Request, Response, Result, Streaming, async_trait};
 
 use super::{convert, import::import};
 use crate::{
     Core,
     catalogue::{Created, PetId},
     domain::PetStoreError,
-    grpc::{
-        call::{CallResult, service},
-        methods::IMPORT_PETS,
-    },
+    grpc::CallResult,
 };
 
-service! {
-    PetStore {
-        list_pets LIST_PETS ListPetsRequest ListPetsResponse page;
-        create_pet CREATE_PET CreatePetRequest CreatePetResponse add;
-        get_pet GET_PET GetPetRequest GetPetResponse pet;
-        batch_create_pets CREATE_PETS BatchCreatePetsRequest BatchCreatePetsResponse add_batch;
+#[async_trait]
+impl PetStore for Core {
+    async fn list_pets(&self, request: Request<ListPetsRequest>) -> Result<Response<ListPetsResponse>> {
+        self.answer(LIST_PETS, request, |request| page(self, request)).await
+    }
+
+    async fn create_pet(&self, request: Request<CreatePetRequest>) -> Result<Response<CreatePetResponse>> {
+        self.answer(CREATE_PET, request, |request| add(self, request)).await
+    }
+
+    async fn get_pet(&self, request: Request<GetPetRequest>) -> Result<Response<GetPetResponse>> {
+        self.answer(GET_PET, request, |request| pet(self, request)).await
+    }
+
+    async fn batch_create_pets(
+        &self,
+        request: Request<BatchCreatePetsRequest>,
+    ) -> Result<Response<BatchCreatePetsResponse>> {
+        self.answer(BATCH_CREATE_PETS, request, |request| add_batch(self, request)).await
     }
 
     async fn import_pets(
         &self,
         request: Request<Streaming<ImportPetsRequest>>,
-    ) -> Result<Response<ImportPetsResponse>, Status> {
-        let capacity = self.calls.capacity().of(IMPORT_PETS.class);
+    ) -> Result<Response<ImportPetsResponse>> {
         let import = |messages| Box::pin(import(self, messages));
-        let answer = self.calls.answer(capacity, &IMPORT_PETS, request, import).await?;
-        let (metadata, result, extensions) = answer.into_parts();
+        let (metadata, result, extensions) = self.answer(IMPORT_PETS, request, import).await?.into_parts();
         Ok(Response::from_parts(metadata, result?, extensions))
     }
 }

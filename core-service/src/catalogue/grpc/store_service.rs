@@ -1,24 +1,42 @@
 //! `petstore.v1.StoreService`.
 
 use petstore_clock::UnixMillis;
-use petstore_proto::v1::{
-    self, AdvanceOrderRequest, AdvanceOrderResponse, GetOrderRequest, GetOrderResponse, ListOrdersRequest,
-    ListOrdersResponse, PlaceOrderRequest, PlaceOrderResponse, store_service_server::StoreService,
+use petstore_proto::{
+    rpc::{ADVANCE_ORDER, GET_ORDER, LIST_ORDERS, PLACE_ORDER},
+    v1::{
+        self, AdvanceOrderRequest, AdvanceOrderResponse, GetOrderRequest, GetOrderResponse,
+        ListOrdersRequest, ListOrdersResponse, PlaceOrderRequest, PlaceOrderResponse,
+        store_service_server::StoreService,
+    },
 };
+use tonic::{Request, Response, Result, async_trait};
 
 use crate::{
     Core,
     catalogue::{ListOrders, NewOrder, Order, OrderId, OrderStatus},
     domain::PetStoreError,
-    grpc::call::{CallResult, service},
+    grpc::CallResult,
 };
 
-service! {
-    StoreService {
-        place_order PLACE_ORDER PlaceOrderRequest PlaceOrderResponse place;
-        get_order GET_ORDER GetOrderRequest GetOrderResponse get;
-        list_orders LIST_ORDERS ListOrdersRequest ListOrdersResponse page;
-        advance_order ADVANCE_ORDER AdvanceOrderRequest AdvanceOrderResponse advance;
+#[async_trait]
+impl StoreService for Core {
+    async fn place_order(&self, request: Request<PlaceOrderRequest>) -> Result<Response<PlaceOrderResponse>> {
+        self.answer(PLACE_ORDER, request, |request| place(self, request)).await
+    }
+
+    async fn get_order(&self, request: Request<GetOrderRequest>) -> Result<Response<GetOrderResponse>> {
+        self.answer(GET_ORDER, request, |request| get(self, request)).await
+    }
+
+    async fn list_orders(&self, request: Request<ListOrdersRequest>) -> Result<Response<ListOrdersResponse>> {
+        self.answer(LIST_ORDERS, request, |request| page(self, request)).await
+    }
+
+    async fn advance_order(
+        &self,
+        request: Request<AdvanceOrderRequest>,
+    ) -> Result<Response<AdvanceOrderResponse>> {
+        self.answer(ADVANCE_ORDER, request, |request| advance(self, request)).await
     }
 }
 

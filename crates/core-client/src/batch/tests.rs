@@ -6,9 +6,14 @@ use futures_util::{
     stream::{BoxStream, FuturesUnordered},
 };
 use http::HeaderValue;
-use petstore_proto::internal::v1::{
-    CallResponse, CallStatus,
-    batch_service_server::{BatchService, BatchServiceServer},
+use petstore_caller::call::RequestId;
+use petstore_proto::{
+    internal::v1::{
+        CallResponse,
+        batch_service_server::{BatchService, BatchServiceServer},
+    },
+    rpc::GET_PET,
+    v1::{GetPetRequest, GetPetResponse, Pet},
 };
 use tokio::sync::watch;
 use tonic::{Code, Request, Response};
@@ -16,9 +21,8 @@ use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 
 use super::*;
 use crate::{
-    CallError, CoreClient, CoreTransport,
-    testing::{Add, Get, Got},
-    transport::named,
+    CoreClient, CoreTransport,
+    transport::{is_transport_failure, named},
 };
 
 /// Number that does not exist.
@@ -63,19 +67,19 @@ impl Core {
     }
 
     async fn answer(self, number: u32, call: Call) -> Answer {
-        let Get { number: asked } = call.request().unwrap().unwrap();
+        let asked = GetPetRequest::decode(call.method().unwrap().1.clone()).unwrap().pet_id;
         if asked == ENDLESS {
             pending::<()>().await;
         }
-        let mut answer = Answer { call: number, ..Answer::default() };
-        if asked == MISSING {
+        let outcome = if asked == MISSING {
             let (code, message) = (Code::NotFound.into(), "none".into());
-            answer.failure = Some(CallStatus { code, message, details: vec![7] });
+            Outcome::Failure(CallStatus { code, message, details: vec![7] })
         } else {
             self.is_held.subscribe().wait_for(|is_held| !is_held).await.unwrap();
-            answer.set(&call, &Got { number: asked });
-        }
-        answer
+            let pet = Pet { id: asked, ..Pet::default() };
+            call.answered(GetPetResponse { pet: Some(pet) }.encode_to_vec().into())
+        };
+        Answer { call: number, outcome: Some(outcome) }
     }
 }
 
@@ -113,16 +117,13 @@ impl BatchService for Core {
 }
 
 fn get(number: i64) -> Call {
-    Call::new(&Get { number })
+    Call::new(GET_PET, &GetPetRequest { pet_id: number })
 }
 
 async fn id(queue: &Arc<CallQueue>, number: i64) -> Result<i64, Status> {
-    let answer = queue.call(get(number), Instant::now() + LONG_TIMEOUT).await?;
-    Ok(answer.response::<Get>().unwrap().unwrap().number)
+    let response = queue.call(get(number), Instant::now() + LONG_TIMEOUT).await?;
+    Ok(GetPetResponse::decode(response).unwrap().pet.unwrap().id)
 }
-
-/// Name of the request that calls serve.
-static REQUEST: HeaderValue = HeaderValue::from_static("request");
 
 #[tokio::test]
 async fn the_first_call_is_sent_at_once_and_later_ones_are_batched() {
@@ -301,29 +302,13 @@ async fn the_calls_of_a_lost_batch_are_retried() {
         }
     });
     let client = CoreClient::new(CoreTransport::new(flaky), None);
-    let calls = [1, 2, 3].map(|number| client.call(Get { number }, 1, &REQUEST));
+    let request_id = RequestId::parse(&HeaderValue::from_static("a-request")).unwrap();
+    let calls = [1, 2, 3].map(|pet_id| {
+        client.call(GET_PET, GetPetRequest { pet_id }, 1, &request_id, |core, it| core.pets.get_pet(it))
+    });
     for (number, answer) in (1..).zip(join_all(calls).await) {
-        assert_eq!(answer.unwrap().number, number);
+        assert_eq!(answer.unwrap().pet.unwrap().id, number);
     }
     // A probe of the breaker may be among them.
     assert!(attempts.load(Ordering::Relaxed) >= 2, "{attempts:?}");
-}
-
-#[tokio::test]
-async fn an_answer_to_another_call_is_an_error() {
-    let transport = service_fn(async |_: http::Request<tonic::body::Body>| {
-        let mut answer = Answer::default();
-        answer.set(&get(1), &Got { number: 1 });
-        let message = CallResponse { answers: vec![answer] }.encode_to_vec();
-        let head = [&[0, 0, 0, 0][..], &[u8::try_from(message.len()).unwrap()]].concat();
-        let body = http_body_util::Full::new(bytes::Bytes::from([head, message].concat()));
-        let mut response = http::Response::new(tonic::body::Body::new(body));
-        let content_type = HeaderValue::from_static("application/grpc");
-        response.headers_mut().insert(http::header::CONTENT_TYPE, content_type);
-        Ok::<_, BoxError>(response)
-    });
-    let client = CoreClient::new(CoreTransport::new(transport), None);
-    assert_eq!(client.call(Get { number: 1 }, 1, &REQUEST).await.unwrap().number, 1);
-    let answer = client.call(Add { request_id: String::new() }, 1, &REQUEST).await;
-    assert!(matches!(answer, Err(CallError::Status(status)) if status.code() == Code::Internal));
 }

@@ -25,7 +25,7 @@ impl MethodError for Failed {
     }
 }
 
-static READ: Method = Method {
+const READ: Method = Method {
     path: "example.v1.Service/Read",
     callers: Callers::Clients,
     class: Class::Read,
@@ -33,7 +33,7 @@ static READ: Method = Method {
     timeout: Some(Duration::from_secs(5)),
 };
 
-static METHODS: Methods = Methods { rows: &[&READ], rest: &READ };
+static METHODS: Methods = Methods { rows: &[READ], rest: &READ };
 
 fn calls() -> Calls {
     Calls::new::<Failed>(&Limits::DEFAULT, METHODS)
@@ -49,10 +49,10 @@ async fn answer<F: Future<Output = Result<(), Failed>>>(
 
 #[tokio::test]
 async fn a_call_with_a_late_message_has_less_time_left() {
-    let begin = time::Instant::now();
+    let begin = Instant::now();
     let mut request = Request::new(());
     let first_byte = begin.checked_sub(Duration::from_millis(4_900)).unwrap();
-    request.extensions_mut().insert(CallBegin(first_byte));
+    request.extensions_mut().insert(context(&HeaderMap::new(), None, first_byte));
     let error = answer(&calls(), request, async |()| future::pending().await).await;
     assert_eq!(error.unwrap_err().code(), tonic::Code::DeadlineExceeded);
     assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());

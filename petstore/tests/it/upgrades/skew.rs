@@ -2,7 +2,7 @@
 
 use petstore_caller::api_key::OperatorToken;
 use petstore_proto::{
-    Answer,
+    Answer, Outcome,
     internal::v1::{
         Brownout, BrownoutCalendar, CallResponse, CallStatus, ListChangesResponse, ResolveKeysResponse,
         ResolvedKey,
@@ -25,11 +25,6 @@ use crate::{
 const RESOLVE_KEYS: &str = "/petstore.internal.v1.KeyService/ResolveKeys";
 const LIST_CHANGES: &str = "/petstore.internal.v1.KeyService/ListChanges";
 const CALL: &str = "/petstore.internal.v1.BatchService/Call";
-
-/// Fields of answers in a batch.
-const GOT_PET: u32 = 3;
-const LISTED_PETS: u32 = 4;
-const LISTED_ORDERS: u32 = 6;
 
 /// Number of a value that this release does not know, in any enumeration.
 const UNKNOWN_VALUE: i32 = 999;
@@ -85,16 +80,21 @@ async fn a_gateway_serves_clients_of_a_newer_core_that_adds_fields_and_values() 
             }),
             CALL => changed(&message, |answers: &mut CallResponse| {
                 for answer in &mut answers.answers {
-                    answer.message = match answer.field {
-                        GOT_PET => changed(&answer.message, |got: &mut GetPetResponse| {
-                            got.pet.as_mut().expect("a pet").status = UNKNOWN_VALUE;
-                        }),
-                        LISTED_PETS => changed(&answer.message, |page: &mut ListPetsResponse| {
-                            page.pets.iter_mut().for_each(|pet| pet.status = UNKNOWN_VALUE);
-                        }),
-                        _ => continue,
+                    match &mut answer.outcome {
+                        Some(Outcome::GetPet(message)) => {
+                            let change = |got: &mut GetPetResponse| {
+                                got.pet.as_mut().expect("a pet").status = UNKNOWN_VALUE;
+                            };
+                            *message = changed(message, change).into();
+                        }
+                        Some(Outcome::ListPets(message)) => {
+                            let change = |page: &mut ListPetsResponse| {
+                                page.pets.iter_mut().for_each(|pet| pet.status = UNKNOWN_VALUE);
+                            };
+                            *message = changed(message, change).into();
+                        }
+                        _ => {}
                     }
-                    .into();
                 }
             }),
             _ => message,
@@ -203,7 +203,7 @@ async fn a_refusal_for_an_unknown_reason_has_the_status_of_its_grpc_code() {
 }
 
 fn failure_details(answer: &mut Answer) -> Option<&mut Vec<u8>> {
-    answer.failure.as_mut().map(|failure| &mut failure.details)
+    if let Some(Outcome::Failure(failure)) = &mut answer.outcome { Some(&mut failure.details) } else { None }
 }
 
 #[tokio::test]
@@ -234,9 +234,10 @@ async fn a_gateway_before_a_core_that_lacks_a_method_of_clients_is_ready_and_ans
             feed.methods.retain(|method| method != lacking);
         }),
         CALL => changed(&message, |answers: &mut CallResponse| {
-            for answer in answers.answers.iter_mut().filter(|answer| answer.field == LISTED_ORDERS) {
+            let is_list = |answer: &&mut Answer| matches!(answer.outcome, Some(Outcome::ListOrders(_)));
+            for answer in answers.answers.iter_mut().filter(is_list) {
                 let unimplemented = CallStatus { code: 12, message: "no method".into(), details: vec![] };
-                *answer = Answer { call: answer.call, failure: Some(unimplemented), ..Answer::default() };
+                answer.outcome = Some(Outcome::Failure(unimplemented));
             }
         }),
         _ => message,

@@ -12,7 +12,7 @@ const MINUTE: i64 = 30_000_000;
 fn request_id(name: &str) -> RequestId {
     let headers =
         HeaderMap::from_iter([(crate::request_id::X_REQUEST_ID, HeaderValue::from_str(name).unwrap())]);
-    RequestId::from_headers(&headers, &Clock::system())
+    crate::request_id::request_id(&headers, &Clock::system())
 }
 
 fn address(number: u32) -> Who {
