@@ -10,10 +10,11 @@
 
 mod error_pages;
 mod html;
-mod reference;
 #[cfg(test)]
 mod tests;
 mod topics;
+
+use std::sync::Arc;
 
 use axum::{
     Router,
@@ -22,12 +23,10 @@ use axum::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 
-use html::HtmlPage;
-use petstore_proto::v1::ErrorReason;
-pub use reference::operations;
+pub use html::operations;
 
 use crate::{
-    API_CATALOG, embedded, error_page_path, openapi,
+    API_CATALOG, embedded, openapi,
     representation::{Representation, strict},
 };
 
@@ -50,42 +49,59 @@ const DESCRIPTIONS: (HeaderName, HeaderValue) = (
     ),
 );
 
-/// Page that another part of the program adds. It is made on the first request for it.
-#[derive(Clone, Copy, Debug)]
+/// Page of the documentation. It is made at the first request for it.
+#[derive(Clone)]
 pub struct DocsPage {
-    /// Path, below `/docs/`.
-    pub path: &'static str,
-    /// Title, as plain text.
-    pub title: &'static str,
-    /// Summary in one line, as plain text.
-    pub description: &'static str,
-    /// Function that makes its content: the `<main>` element and the navigation beside it, as HTML.
-    pub main: fn() -> String,
+    path: String,
+    title: &'static str,
+    description: &'static str,
+    main: Arc<dyn Fn() -> String + Send + Sync>,
 }
 
 impl DocsPage {
-    fn html(&self) -> String {
-        let Self { title, description, main, .. } = *self;
-        HtmlPage { title, description, main: &main() }.render()
+    /// Creates a page with a title and a summary in one line, as plain text, and a function that makes its
+    /// content: the `<main>` element and the navigation beside it, as HTML.
+    pub fn new(
+        path: impl Into<String>,
+        title: &'static str,
+        description: &'static str,
+        main: impl Fn() -> String + Send + Sync + 'static,
+    ) -> Self {
+        Self { path: path.into(), title, description, main: Arc::new(main) }
+    }
+
+    /// Returns the whole page, with these `links` in its navigation. Links are relative to a path of this
+    /// depth, and so lead to the same service below any base address; at 0 they are absolute.
+    fn html(&self, links: &str, depth: usize) -> String {
+        let html = include_str!("docs/assets/frame.html")
+            .replace("{title}", &html::escaped(self.title))
+            .replace("{description}", &html::escaped(self.description))
+            .replace("{main}", &(self.main)())
+            .replace("{further}", links);
+        let Some(above) = depth.checked_sub(1).map(|above| "../".repeat(above)) else { return html };
+        html.replace("href=\"/", &format!("href=\"{above}")).replace("src=\"/", &format!("src=\"{above}"))
     }
 }
 
 /// Serves every path of the documentation and of the `further` pages, and redirects `/` to it. An unknown
 /// path below `/docs` is a 404 page rather than an Error body, because a person reads it.
-pub fn routes(further: &'static [DocsPage]) -> Router {
-    let page = |status, title, main| {
-        let html = move || HtmlPage { title, description: title, main }.render();
-        [0, 1, 2, 3].map(|depth| Representation::html(status, move || with_links(&html(), depth, further)))
+pub fn routes(further: &[DocsPage]) -> Router {
+    let links = |page: &DocsPage| format!("<a href=\"{}\">{}</a>", page.path, page.title);
+    let links: String = further.iter().map(links).collect();
+    let page = |status, page: DocsPage, depth| {
+        let links = links.clone();
+        Representation::html(status, move || page.html(&links, depth))
+    };
+    let failure = |status, title, main: &'static str| {
+        let failure = DocsPage::new("", title, title, || main.to_owned());
+        [0, 1, 2, 3].map(|depth| page(status, failure.clone(), depth))
     };
     let of_depth =
         |pages: &[Representation; 4], path: &str| pages.get(depth_of(path)).unwrap_or(&pages[0]).clone();
-    let refusal = page(
-        StatusCode::METHOD_NOT_ALLOWED,
-        "This page is read-only",
-        include_str!("docs/assets/read-only.html"),
-    );
-    let missing =
-        page(StatusCode::NOT_FOUND, "There is no such page", include_str!("docs/assets/missing.html"));
+    let read_only = include_str!("docs/assets/read-only.html");
+    let refusal = failure(StatusCode::METHOD_NOT_ALLOWED, "This page is read-only", read_only);
+    let missing = include_str!("docs/assets/missing.html");
+    let missing = failure(StatusCode::NOT_FOUND, "There is no such page", missing);
 
     let only_get = move |path: &str, methods: MethodRouter| {
         let refusal = of_depth(&refusal, path);
@@ -93,8 +109,11 @@ pub fn routes(further: &'static [DocsPage]) -> Router {
             .options(async || strict((StatusCode::NO_CONTENT, AppendHeaders([ALLOW])).into_response()))
             .fallback(async move |headers: HeaderMap| (AppendHeaders([ALLOW]), refusal.page(&headers)))
     };
+    let pages = pages(further);
+    let of_pages =
+        pages.iter().map(|it| (it.path.clone(), page(StatusCode::OK, it.clone(), depth_of(&it.path))));
     let mut router = Router::new();
-    for (path, resource) in resources(further) {
+    for (path, resource) in of_pages.chain(other_resources(&pages)) {
         let links = [DESCRIPTIONS].into_iter().filter(|_| path == "/docs" || path == API_CATALOG);
         let links: Vec<_> = links.collect();
         let methods =
@@ -117,71 +136,33 @@ fn depth_of(path: &str) -> usize {
     path.matches('/').count()
 }
 
-/// Returns the page with links to the further pages in its navigation. Its links are relative to a path of
-/// this depth, and so lead to the same service below any base address; at 0 they are absolute.
-fn with_links(html: &str, depth: usize, further: &[DocsPage]) -> String {
-    let link = |DocsPage { path, title, .. }: &DocsPage| format!("<a href=\"{path}\">{title}</a>");
-    let html = html.replace("{further}", &further.iter().map(link).collect::<String>());
-    let Some(above) = depth.checked_sub(1).map(|above| "../".repeat(above)) else { return html };
-    html.replace("href=\"/", &format!("href=\"{above}")).replace("src=\"/", &format!("src=\"{above}"))
-}
-
-/// Returns the first page, with its operations as HTML.
-fn home() -> String {
-    let main = include_str!("docs/assets/docs.html")
-        .replace("{topics}", &topics::links("/docs"))
-        .replace("{plans}", &topics::plans_table())
-        .replace("{operations}", &reference::operations(openapi::document(), "/v1"));
-    let page = HtmlPage {
-        title: "Animal Store Service",
-        description: "How to use the Animal Store Service, with every operation to try",
-        main: &main,
-    };
-    page.render()
-}
-
-/// Returns what only programs read, with their paths: the topics as Markdown, their index, and the catalog.
-fn for_programs() -> impl Iterator<Item = (String, Representation)> {
-    const CATALOG: &str = r#"application/linkset+json; profile="https://www.rfc-editor.org/info/rfc9727""#;
-    const INDEX: &str = "text/plain; charset=utf-8";
-    let markdown = topics::markdown().map(|(path, text)| {
-        (path, Representation::new(StatusCode::OK, "text/markdown; charset=utf-8", text))
-    });
-    let index = Representation::new(StatusCode::OK, INDEX, topics::index_for_programs);
-    let catalog =
-        Representation::new(StatusCode::OK, CATALOG, || include_str!("docs/assets/api-catalog.json"));
-    markdown.chain([("/llms.txt".to_owned(), index), (API_CATALOG.to_owned(), catalog)])
-}
-
-/// Path of a page, and the function that makes its HTML.
-type Page = (String, Box<dyn FnOnce() -> String + Send>);
-
 /// Returns all pages.
-fn pages(further: &'static [DocsPage]) -> impl Iterator<Item = Page> {
-    let first: [Page; 2] = [
-        ("/docs".to_owned(), Box::new(home)),
-        (error_pages::INDEX_PATH.to_owned(), Box::new(error_pages::index)),
-    ];
-    let of_errors = ErrorReason::all().map(|reason| -> Page {
-        (error_page_path(reason), Box::new(move || error_pages::error_page(reason)))
-    });
-    let further = further.iter().map(|page| -> Page { (page.path.to_owned(), Box::new(|| page.html())) });
-    first.into_iter().chain(topics::pages()).chain(of_errors).chain(further)
+fn pages(further: &[DocsPage]) -> Vec<DocsPage> {
+    let home = || {
+        include_str!("docs/assets/docs.html")
+            .replace("{topics}", &topics::links("/docs"))
+            .replace("{plans}", &topics::plans_table())
+            .replace("{operations}", &operations(openapi::document(), "/v1"))
+    };
+    let description = "How to use the Animal Store Service, with every operation to try";
+    let home = DocsPage::new("/docs", "Animal Store Service", description, home);
+    let pages = [home, error_pages::index()].into_iter().chain(topics::pages());
+    pages.chain(error_pages::pages()).chain(further.iter().cloned()).collect()
 }
 
-/// Returns all resources with their paths. Each is made at the first request for it.
-fn resources(further: &'static [DocsPage]) -> impl Iterator<Item = (String, Representation)> {
-    let pages_with_links = pages(further).map(move |(path, html)| {
-        let depth = depth_of(&path);
-        (path, Representation::html(StatusCode::OK, move || with_links(&html(), depth, further)))
-    });
-    let index = move || html::search_index(pages(further).map(|(path, html)| (path, html())));
-    let index = Representation::new(StatusCode::OK, "application/json; charset=utf-8", index);
-    let assets = ASSETS
-        .iter()
-        .map(|(name, content)| (format!("/docs/assets/{name}"), Representation::asset(name, content)));
-    pages_with_links
-        .chain([("/docs/assets/search.json".to_owned(), index)])
-        .chain(assets)
-        .chain(for_programs())
+/// Returns what is no page, with its path: the parts of pages, and what only programs read.
+fn other_resources(pages: &[DocsPage]) -> impl Iterator<Item = (String, Representation)> {
+    const CATALOG: &str = r#"application/linkset+json; profile="https://www.rfc-editor.org/info/rfc9727""#;
+    const INDEX: &str = "application/json; charset=utf-8";
+    let pages = pages.to_vec();
+    let index = Representation::new(StatusCode::OK, INDEX, move || html::search_index(&pages));
+    let programs = "text/plain; charset=utf-8";
+    let programs = Representation::new(StatusCode::OK, programs, topics::index_for_programs);
+    let catalog = || include_str!("docs/assets/api-catalog.json");
+    let catalog = Representation::new(StatusCode::OK, CATALOG, catalog);
+    let assets = ASSETS.iter().map(|(name, content)| (*name, Representation::asset(name, content)));
+    let assets = assets.chain([("search.json", index)]);
+    let others = [("/llms.txt".to_owned(), programs), (API_CATALOG.to_owned(), catalog)];
+    let assets = assets.map(|(name, asset)| (format!("/docs/assets/{name}"), asset));
+    assets.chain(topics::markdown()).chain(others)
 }

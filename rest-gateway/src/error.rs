@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use petstore_clock::{UnixMillis, whole_secs};
 use petstore_core_client::{is_transport_failure, named_reason};
+use petstore_key_cache::KeyError;
 use petstore_proto::{
     Retry, errors,
     v1::{ErrorReason, ErrorReason as R},
@@ -129,7 +130,34 @@ errors! {
     }
 }
 
+impl From<KeyError> for ApiError {
+    fn from(error: KeyError) -> Self {
+        match error {
+            KeyError::Missing => Self::MissingApiKey,
+            KeyError::Unknown => Self::InvalidApiKey,
+            KeyError::Revoked => Self::ApiKeyRevoked,
+            KeyError::Expired => Self::ApiKeyExpired,
+            KeyError::AccountSuspended(reason) => Self::AccountSuspended { reason },
+            KeyError::AddressNotAllowed => Self::AddressNotAllowed,
+            KeyError::CoreAway => Self::ApiKeyNotChecked,
+            KeyError::Overloaded => Self::TooManyKeyLookups,
+        }
+    }
+}
+
 impl ApiError {
+    /// Returns the parameters and fields that are at fault, as far as they are named.
+    pub(crate) fn faults(&self) -> &[InputFault] {
+        match self {
+            Self::ValidationFailed(faults)
+            | Self::InvalidParameter(faults)
+            | Self::InvalidCursor(faults)
+            | Self::UnknownInput(faults)
+            | Self::Core { message: faults, .. } => faults.named(),
+            _ => &[],
+        }
+    }
+
     /// Returns the status of the response.
     pub fn status(&self) -> StatusCode {
         self.reason().code().http
@@ -185,7 +213,6 @@ impl IntoResponse for ApiError {
         let reason = self.reason();
         let code = reason.code();
         let mut response = error_response(code.http, code.name, &self.to_string());
-        response.extensions_mut().insert(reason); // for the layers that count answers
         let headers = response.headers_mut();
         // The explanation for people (RFC 8288), in a separate field beside other `Link` fields.
         if let Ok(help) = HeaderValue::try_from(format!("<{}>; rel=\"help\"", error_page_path(reason))) {
@@ -197,17 +224,7 @@ impl IntoResponse for ApiError {
         if let Some(challenge) = challenge(reason) {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
         }
-        match self {
-            // for the layer that writes Problem Details
-            Self::ValidationFailed(faults)
-            | Self::InvalidParameter(faults)
-            | Self::InvalidCursor(faults)
-            | Self::UnknownInput(faults)
-            | Self::Core { message: faults, .. }
-                if !faults.named().is_empty() =>
-            {
-                response.extensions_mut().insert(faults);
-            }
+        match &self {
             Self::MethodNotAllowed { allow } => {
                 if let Ok(allow) = HeaderValue::try_from(allow) {
                     headers.insert(header::ALLOW, allow);
@@ -222,6 +239,7 @@ impl IntoResponse for ApiError {
             }
             _ => {}
         }
+        response.extensions_mut().insert(self); // for Problem Details, metrics and the log
         response
     }
 }
@@ -230,8 +248,8 @@ impl IntoResponse for ApiError {
 fn faults(reason: ErrorReason, status: &Status) -> Faults {
     let place = if reason == R::ValidationFailed { Place::Body } else { Place::Query };
     let violations = status.get_details_bad_request().map(|it| it.field_violations).unwrap_or_default();
-    let fault = |it: FieldViolation| InputFault { place, name: it.field, rule: it.description };
-    Faults::with_message(status.message().to_owned(), violations.into_iter().map(fault).collect())
+    let fault = |it: FieldViolation| InputFault::new(place, it.field, it.description);
+    Faults::new(status.message().to_owned(), violations.into_iter().map(fault).collect())
 }
 
 /// Returns the message of a suspension. The reason is the operator's own text.

@@ -1,24 +1,32 @@
 //! State that every request shares, and the readiness of the gateway.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use futures_util::{FutureExt, future::BoxFuture};
+use http::{HeaderMap, HeaderValue};
 use petstore_caller::api_key::Environment;
 use petstore_caller::client_address::TrustedProxies;
-use petstore_clock::Clock;
-use petstore_core_client::{CoreClient, CoreServices, CoreTransport};
+use petstore_clock::{Clock, UnixMillis};
+use petstore_core_client::{CoreClient, CoreServices, CoreTransport, TracedTransport};
 use petstore_key_cache::KeyResolver;
 use petstore_proto::{internal::v1::ListChangesResponse, rpc::INTERNAL_METHODS};
-use petstore_rate_limit::RateLimiter;
+use petstore_rate_limit::{LimitKey, Quota, RateLimiter};
 use petstore_telemetry::{
     metrics::Collectors,
     parts::{Fault, PartState},
     traces::Traces,
 };
+use serde_json::{Map, Value};
 
 use crate::{
-    brownouts::Calendar, core_calls::Core, cors::CorsOrigin, early_reads::AccountReads, metrics::Metrics,
-    usage::UsageCounter, waits::Waits,
+    core_calls::Core,
+    cors::CorsOrigin,
+    deprecation::Brownouts,
+    error::ApiError,
+    metrics::{Metrics, Waits},
+    pipeline::{self, AccountReads},
+    request_id::request_id,
+    usage::{self, UsageCounter},
 };
 
 /// Options of a gateway that an operator chooses.
@@ -62,7 +70,7 @@ pub(crate) struct GatewayState {
     pub(crate) clock: Clock,
     pub(crate) limiter: Arc<dyn RateLimiter>,
     pub(crate) keys: KeyResolver,
-    pub(crate) brownouts: Arc<Calendar>,
+    pub(crate) brownouts: Arc<Brownouts>,
     pub(crate) early_reads: AccountReads,
     pub(crate) waits: Waits,
     pub(crate) core: Core,
@@ -82,7 +90,7 @@ impl Gateway {
     ) -> Self {
         let core = CoreClient::new(core, in_process);
         let metrics = Metrics::default();
-        let (named, brownouts) = (Arc::clone(&limiter), Arc::<Calendar>::default());
+        let (named, brownouts) = (Arc::clone(&limiter), Arc::<Brownouts>::default());
         let calendar = Arc::clone(&brownouts);
         let on_changes = move |answer: &ListChangesResponse| {
             named.set_installation(&answer.installation);
@@ -138,5 +146,49 @@ impl Gateway {
     pub fn faults(&self) -> (Option<Fault>, Option<Fault>) {
         let limiter = self.0.limiter.fault().map(|cause| Fault::new(PartState::Degraded, cause));
         (self.0.keys.core_fault(), limiter)
+    }
+}
+
+/// Parts that the admin port shows and uses.
+impl Gateway {
+    /// Returns the name of a request in the logs: the sender's own if that is fit for a log, otherwise a new
+    /// one.
+    pub fn name_request(&self, headers: &HeaderMap) -> HeaderValue {
+        request_id(headers, &self.0.clock).as_header().clone()
+    }
+
+    /// Returns the address of the client of a request that came from `peer`, which may be a trusted proxy.
+    pub fn client_of(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        self.0.settings.trusted_proxies.client_ip(peer, headers)
+    }
+
+    /// Returns the transport of calls to the core that are not made for a client.
+    pub fn core(&self) -> &TracedTransport {
+        self.0.core.client().transport()
+    }
+
+    /// Returns the used part of an account's limits as JSON, and counts nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the limiter is not available.
+    pub async fn account_limits(
+        &self,
+        account_id: i64,
+        quota: Quota,
+    ) -> Result<Map<String, Value>, ApiError> {
+        let key = LimitKey::Account(account_id);
+        Ok(usage::limit_status(&self.0.limiter.inspect(&key, quota, UnixMillis(0)).await?))
+    }
+
+    /// Returns the used part of the limits of a key's account, and the key's strikes and ban, as JSON. Counts
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the core does not know the key or does not answer, or the limiter is not available.
+    pub async fn key_limits(&self, key_id: &str) -> Result<Map<String, Value>, ApiError> {
+        let key = self.0.keys.find(key_id).await?;
+        Ok(usage::limit_status(&pipeline::limit_status(&self.0, &key).await?))
     }
 }

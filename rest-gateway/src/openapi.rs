@@ -7,14 +7,14 @@
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::LazyLock;
 
 use axum::{
     Extension,
-    response::AppendHeaders,
-    routing::{MethodRouter, get},
+    response::{AppendHeaders, IntoResponse},
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use parking_lot::Mutex;
 use petstore_proto::v1::ErrorReason;
 use serde_json::{Map, Value, json};
 
@@ -153,29 +153,33 @@ pub fn reference(kind: &str, name: &str) -> Value {
     json!({ "$ref": format!("#/components/{kind}/{name}") })
 }
 
-/// Returns the handler of `GET /openapi.json`, which needs no key. Caches revalidate it, so that a new
-/// release is visible at once and an unchanged document is answered with 304.
-pub(crate) fn route<S: Clone + Send + Sync + 'static>() -> MethodRouter<S> {
-    let unprefixed = Representation::new(StatusCode::OK, "application/json", || document().to_string());
-    let prefixed = Arc::<OnceLock<(ForwardedPrefix, Representation)>>::default(); // an installation has one
-    let revalidated = [(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))];
-    let handler = async move |prefix: Option<Extension<ForwardedPrefix>>, headers: HeaderMap| {
-        let document = match prefix {
-            None => unprefixed.answer(&headers),
-            Some(Extension(prefix)) => {
-                let (known, document) = prefixed.get_or_init(|| (prefix.clone(), below(&prefix)));
-                if *known == prefix { document.answer(&headers) } else { below(&prefix).answer(&headers) }
+/// Handles `GET /openapi.json`, which needs no key. Caches revalidate it, so that a new release is visible at
+/// once and an unchanged document is answered with 304.
+pub(crate) async fn get_document(
+    prefix: Option<Extension<ForwardedPrefix>>,
+    headers: HeaderMap,
+) -> impl IntoResponse {
+    static UNPREFIXED: LazyLock<Representation> = LazyLock::new(|| below(""));
+    static PREFIXED: Mutex<Option<(ForwardedPrefix, Representation)>> = Mutex::new(None); // a proxy has one
+    let document = match prefix {
+        None => UNPREFIXED.clone(),
+        Some(Extension(prefix)) => match &mut *PREFIXED.lock() {
+            Some((known, document)) if *known == prefix => document.clone(),
+            last => {
+                let document = below(&prefix.before(""));
+                *last = Some((prefix, document.clone()));
+                document
             }
-        };
-        (AppendHeaders(revalidated), document)
+        },
     };
-    get(handler)
+    let revalidated = [(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))];
+    (AppendHeaders(revalidated), document.answer(&headers))
 }
 
 /// Returns the document of a service that clients reach below this path. Its only URLs are those of the
 /// server and of the guide.
-fn below(prefix: &ForwardedPrefix) -> Representation {
-    let prefix = prefix.before("/");
-    let document = move || document().to_string().replace("\"url\":\"/", &format!("\"url\":\"{prefix}"));
+fn below(prefix: &str) -> Representation {
+    let url = format!("\"url\":\"{prefix}/");
+    let document = move || document().to_string().replace("\"url\":\"/", &url);
     Representation::new(StatusCode::OK, "application/json", document)
 }

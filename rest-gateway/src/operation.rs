@@ -1,35 +1,38 @@
-//! The table of operations: the target of a request, and the rules that apply to it. The router and its
-//! `Allow`, authentication, rate limits, usage, metrics, traces and header fields read it, and a test
-//! compares the OpenAPI document with it.
+//! The table of operations: the target of a request, and the rules that apply to it. The router is made of it,
+//! and `Allow`, authentication, rate limits, usage, metrics, traces and header fields read it. A test compares
+//! the OpenAPI document with it.
 //!
-//! A new operation is a row here, the handler that it names, in [`routes`](crate::routes), and its
-//! description in `openapi/document.json`.
+//! A new operation is a row here, the handler that it names, in the file of its resource, and its description
+//! in `openapi/document.json`.
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
-use petstore_clock::UnixMillis;
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    response::{IntoResponse, Response},
+    routing::{MethodFilter, on},
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+
+use crate::{
+    deprecation::{Deprecation, GET_PET_DEPRECATION},
+    error::ApiError,
+    gateway::GatewayState,
+    openapi, orders, pets, usage,
+};
 
 /// One operation, or the placeholder for a request that matches none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operation {
-    pub(crate) id: Id,
     /// Name in metrics and logs: the `operationId` if the OpenAPI document has the operation.
     pub(crate) name: &'static str,
     /// Method, as in OpenTelemetry's `http.request.method`. HEAD is served wherever GET is.
     pub(crate) method: &'static str,
     /// Path as a pattern, as in OpenTelemetry's `http.route`; empty if there is none.
     pub(crate) path: &'static str,
-    pub(crate) access: Access,
     pub(crate) counts: Counts,
     pub(crate) stability: Stability,
     pub(crate) deprecation: Option<&'static Deprecation>,
-}
-
-/// Callers that an operation accepts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// Callers with a valid API key.
-    ApiKey,
-    Everybody,
 }
 
 /// Limit that a call counts against.
@@ -39,6 +42,7 @@ pub(crate) enum Counts {
     Quota,
     /// Separate limit of the operation.
     OwnLimit,
+    /// No limit: such an operation needs no API key.
     Nothing,
 }
 
@@ -74,101 +78,68 @@ impl Stability {
     }
 }
 
-/// Deprecation of an operation that will be removed (docs/contract.md, 7.5).
-#[derive(Debug)]
-pub(crate) struct Deprecation {
-    /// `Deprecation` (RFC 9745): `@` and the Unix time in seconds.
-    since: HeaderValue,
-    /// `Sunset` (RFC 8594): `removed_at` as an HTTP date.
-    sunset: HeaderValue,
-    /// Time from which the operation answers 410.
-    pub(crate) removed_at: UnixMillis,
-    /// `Link` (RFC 8288) to the successor.
-    successor: HeaderValue,
-    /// `Link` to the page that says how to live without the operation (RFC 9745 §3).
-    advice: HeaderValue,
-}
-
-/// Deprecation of `GET /v1/pets/{petId}`: deprecated since 2025-12-05, removed on 2030-12-05, each at 00:00
-/// UTC.
-pub(crate) static GET_PET_DEPRECATION: Deprecation = Deprecation {
-    since: HeaderValue::from_static("@1764892800"),
-    sunset: HeaderValue::from_static("Thu, 05 Dec 2030 00:00:00 GMT"),
-    removed_at: UnixMillis::from_secs(1_922_659_200),
-    successor: HeaderValue::from_static(r#"</v1/pets?status=available>; rel="successor-version""#),
-    advice: HeaderValue::from_static(r#"</docs/deprecation>; rel="deprecation"; type="text/html""#),
-};
-
-impl Deprecation {
-    /// Adds `Deprecation`, `Sunset` and both `Link` fields: clients of 1.0.0 find the first one as it was.
-    pub(crate) fn write(&self, headers: &mut HeaderMap) {
-        headers.append(HeaderName::from_static("deprecation"), self.since.clone());
-        headers.append(HeaderName::from_static("sunset"), self.sunset.clone());
-        headers.append(header::LINK, self.successor.clone());
-        headers.append(header::LINK, self.advice.clone());
-    }
-}
-
-/// Passes the table of operations to a macro: `table`, which makes it, or that of the router. The columns
-/// are identity; name, method, path, limit, stability and deprecation; handler. Handlers of rare operations
-/// are boxed. Those of operations for callers with an API key get the caller. Access, limit, stability and
-/// deprecation belong to the path, so its rows agree in them for every method.
+/// Makes the table of operations and their router. Limit, stability and deprecation belong to the path, so its
+/// rows agree in them for every method.
 macro_rules! operations {
-    ($then:ident) => {
-        $then! {
-            ApiKey {
-                ListPets("listPets", "GET", "/v1/pets", Quota, Stable, None) => direct pets::list;
-                CreatePet("createPet", "POST", "/v1/pets", Quota, Stable, None) => boxed pets::create;
-                GetPet("getPet", "GET", "/v1/pets/{petId}", Quota, Stable, SUNSET) => direct pets::get;
-                ListOrders("listOrders", "GET", "/v1/store/orders", Quota, Experimental, None) =>
-                    boxed orders::list;
-                GetUsage("getUsage", "GET", "/v1/usage", OwnLimit, Beta, None) => boxed get_usage;
-            }
-            Everybody {
-                OpenApi("openapi", "GET", "/openapi.json", Nothing, Stable, None) => boxed page;
-            }
-        }
-    };
-}
-pub(crate) use operations;
-
-macro_rules! table {
-    ($($access:ident { $($id:ident $row:tt => $future:ident $handler:path;)* })*) => {
-        /// Identity of an operation.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum Id {
-            $($($id,)*)*
-            /// The pages for people.
-            Docs,
-            /// OPTIONS: the methods of a path, and the rights of web pages to use them.
-            Options,
-            /// Any other request. Text of an unauthenticated client never becomes a name.
-            Unmatched,
-        }
-
+    ($(($name:literal, $method:ident, $path:literal, $counts:ident, $stability:ident, $deprecation:ident)
+        => $handler:path;)*) => {
         /// All operations that a handler serves.
-        pub(crate) static OPERATIONS: &[Operation] = {
-            use Counts::{Nothing, OwnLimit, Quota};
-            use Stability::{Beta, Experimental, Stable};
-            const SUNSET: Option<&Deprecation> = Some(&GET_PET_DEPRECATION);
-            &[$($(Operation { id: Id::$id, access: Access::$access, ..row $row },)*)*]
-        };
+        pub(crate) static OPERATIONS: &[Operation] = &[$(Operation {
+            name: $name,
+            method: stringify!($method),
+            path: $path,
+            counts: Counts::$counts,
+            stability: Stability::$stability,
+            deprecation: $deprecation,
+        },)*];
+
+        /// Returns a router of all operations.
+        pub(crate) fn router() -> Router<Arc<GatewayState>> {
+            let router = Router::new()$(.route($path, on(MethodFilter::$method, $handler)))*;
+            router.method_not_allowed_fallback(other_method)
+        }
     };
 }
-operations!(table);
+
+const SUNSET: Option<&Deprecation> = Some(&GET_PET_DEPRECATION);
+
+operations! {
+    ("listPets", GET, "/v1/pets", Quota, Stable, None) => pets::list_pets;
+    ("createPet", POST, "/v1/pets", Quota, Stable, None) => pets::create_pet;
+    ("getPet", GET, "/v1/pets/{petId}", Quota, Stable, SUNSET) => pets::get_pet;
+    ("listOrders", GET, "/v1/store/orders", Quota, Experimental, None) => orders::list_orders;
+    ("getUsage", GET, "/v1/usage", OwnLimit, Beta, None) => usage::get_usage;
+    ("openapi", GET, "/openapi.json", Nothing, Stable, None) => openapi::get_document;
+}
+
+/// Handles a method that no row has for the path.
+async fn other_method(method: Method, uri: Uri) -> Result<Response, ApiError> {
+    let allow = allowed_methods(uri.path());
+    if method == Method::OPTIONS {
+        return Ok((StatusCode::NO_CONTENT, [(header::ALLOW, allow)]).into_response());
+    }
+    Err(ApiError::MethodNotAllowed { allow })
+}
 
 /// Path of the catalog of interfaces (RFC 9727), which is part of the documentation.
 pub const API_CATALOG: &str = "/.well-known/api-catalog";
 
 /// Request for the documentation, whose paths are those of its pages.
-const DOCS: Operation = OUTSIDE_V1.named(Id::Docs, "docs", "GET", "/docs");
+const DOCS: Operation = OUTSIDE_V1.named("docs", "GET", "/docs");
 
 /// Request for no operation, to `/v1` or below. It is counted, so that unknown paths are not a way around the
-/// limit.
-const UNMATCHED: Operation = row("unmatched", "_OTHER", "", Counts::Quota, Stability::Stable, None);
+/// limit. Text of an unauthenticated client never becomes a name.
+const UNMATCHED: Operation = Operation {
+    name: "unmatched",
+    method: "_OTHER",
+    path: "",
+    counts: Counts::Quota,
+    stability: Stability::Stable,
+    deprecation: None,
+};
 
 /// Request for no operation, outside `/v1`.
-const OUTSIDE_V1: Operation = Operation { access: Access::Everybody, counts: Counts::Nothing, ..UNMATCHED };
+const OUTSIDE_V1: Operation = Operation { counts: Counts::Nothing, ..UNMATCHED };
 
 impl Operation {
     /// Returns the operation of a request, by its method and path alone. It is known before the client is
@@ -182,18 +153,16 @@ impl Operation {
         let is_docs =
             || matches!(path, "/" | "/docs" | "/llms.txt" | API_CATALOG) || path.starts_with("/docs/");
         let unmatched = match of_path {
-            Some(of_path) => of_path.named(UNMATCHED.id, UNMATCHED.name, UNMATCHED.method, UNMATCHED.path),
+            Some(of_path) => of_path.named(UNMATCHED.name, UNMATCHED.method, UNMATCHED.path),
             None if is_versioned(path) => UNMATCHED,
             None => OUTSIDE_V1,
         };
         match (named, method) {
             (Some(row), _) => *row,
             // Browsers send it without credentials (Fetch Standard).
-            (None, "OPTIONS") => Self {
-                access: Access::Everybody,
-                counts: Counts::Nothing,
-                ..unmatched.named(Id::Options, "options", "OPTIONS", "")
-            },
+            (None, "OPTIONS") => {
+                Self { counts: Counts::Nothing, ..unmatched.named("options", "OPTIONS", "") }
+            }
             (None, "GET") if is_docs() => DOCS,
             (None, _) => unmatched,
         }
@@ -222,8 +191,8 @@ impl Operation {
         }
     }
 
-    const fn named(self, id: Id, name: &'static str, method: &'static str, path: &'static str) -> Self {
-        Self { id, name, method, path, ..self }
+    const fn named(self, name: &'static str, method: &'static str, path: &'static str) -> Self {
+        Self { name, method, path, ..self }
     }
 }
 
@@ -232,40 +201,14 @@ pub(crate) fn is_versioned(path: &str) -> bool {
     path.strip_prefix("/v1").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Returns the methods that the path serves, for `Allow`, or `None` if no row of the table has the path.
-pub(crate) fn allow(path: &str) -> Option<String> {
-    OPERATIONS.iter().find(|row| row.has_path(path)).map(|row| allowed_methods(row.path))
-}
-
-/// Returns the methods that the path of the table serves, for `Allow`.
-pub(crate) fn allowed_methods(path: &str) -> String {
+/// Returns the methods that the path serves, for `Allow`.
+fn allowed_methods(path: &str) -> String {
     let mut methods = String::new();
-    for row in OPERATIONS.iter().filter(|row| row.path == path) {
+    for row in OPERATIONS.iter().filter(|row| row.has_path(path)) {
         methods += if row.method == "GET" { "GET, HEAD" } else { row.method };
         methods += ", ";
     }
     methods + "OPTIONS"
-}
-
-/// Returns an operation for callers with a key, without its identity.
-const fn row(
-    name: &'static str,
-    method: &'static str,
-    path: &'static str,
-    counts: Counts,
-    stability: Stability,
-    deprecation: Option<&'static Deprecation>,
-) -> Operation {
-    Operation {
-        id: Id::Unmatched,
-        name,
-        method,
-        path,
-        access: Access::ApiKey,
-        counts,
-        stability,
-        deprecation,
-    }
 }
 
 #[cfg(test)]
@@ -277,29 +220,23 @@ mod tests {
     }
 
     #[test]
-    fn every_row_is_found_by_its_method_and_path() {
+    fn rows_of_one_path_are_found_by_method_and_agree_on_properties_of_the_path() {
+        let of_path = |row: &Operation| (row.counts, row.stability, row.deprecation.map(|it| it.removed_at));
         for row in OPERATIONS {
             let path =
                 row.path.split_once('{').map_or(row.path.to_owned(), |(folder, _)| format!("{folder}7"));
-            assert_eq!(find(row.method, &path).id, row.id);
+            assert_eq!(find(row.method, &path).name, row.name);
+            for method in ["GET", "PATCH"] {
+                assert_eq!(of_path(row), of_path(&find(method, &path)), "{method} {path}");
+            }
         }
-    }
-
-    #[test]
-    fn rows_of_one_path_agree_on_properties_of_the_path() {
-        let of_path = |row: &Operation| {
-            (row.access, row.counts, row.stability, row.deprecation.map(|it| it.removed_at))
-        };
-        for row in OPERATIONS {
-            let first = OPERATIONS.iter().find(|first| first.path == row.path).unwrap();
-            assert_eq!(of_path(row), of_path(first), "{}", row.path);
-        }
+        assert!(find("OPTIONS", "/v1/pets/x").deprecation.is_some());
     }
 
     #[test]
     fn only_reads_that_count_against_the_quota_may_begin_early() {
         for row in OPERATIONS {
-            let is_expected = row.method == "GET" && !matches!(row.id, Id::GetUsage | Id::OpenApi);
+            let is_expected = row.method == "GET" && !matches!(row.name, "getUsage" | "openapi");
             assert_eq!(row.is_read(), is_expected, "{}", row.name);
         }
         assert!(![UNMATCHED, DOCS, OUTSIDE_V1].iter().any(Operation::is_read));
@@ -308,8 +245,8 @@ mod tests {
     #[test]
     fn head_has_the_operation_of_get() {
         for path in ["/v1/pets", "/v1/pets/x", "/openapi.json", "/", "/docs", "/docs/errors"] {
-            assert_eq!(find("HEAD", path).id, find("GET", path).id);
-            assert_ne!(find("GET", path).id, Id::Unmatched, "{path}");
+            assert_eq!(find("HEAD", path).name, find("GET", path).name);
+            assert_ne!(find("GET", path).name, "unmatched", "{path}");
         }
     }
 
@@ -326,57 +263,20 @@ mod tests {
             ("BREW", "/v1/pets"),
             ("DELETE", "/docs"),
         ] {
-            let Operation { id, name, path: pattern, .. } = find(method, path);
-            assert_eq!((id, name, pattern), (Id::Unmatched, "unmatched", ""), "{method} {path}");
+            let Operation { name, path: pattern, .. } = find(method, path);
+            assert_eq!((name, pattern), ("unmatched", ""), "{method} {path}");
         }
-        assert_eq!(find("OPTIONS", "/whatever").id, Id::Options);
-    }
-
-    #[test]
-    fn properties_of_a_path_hold_for_every_method() {
-        for method in ["GET", "PATCH", "OPTIONS"] {
-            assert!(find(method, "/v1/pets/x").deprecation.is_some());
-            assert_eq!(find(method, "/v1/usage").stability, Stability::Beta);
-            assert_eq!(find(method, "/v1/store/orders").stability, Stability::Experimental);
-        }
-        assert_eq!(find("PATCH", "/v1/usage").counts, Counts::OwnLimit);
-        for path in ["/v1/pets", "/v1/pets/", "/v1/pets/1/", "/v1/pet/1", "/pets/1", "/v1/store"] {
-            let found = find("GET", path);
-            assert!(found.deprecation.is_none() && found.stability == Stability::Stable, "{path}");
-        }
+        assert_eq!(find("OPTIONS", "/whatever").name, "options");
     }
 
     #[test]
     fn only_v1_without_options_needs_a_key_and_counts() {
         for path in ["/v1", "/v1/nothing", "/v1//", "/v1/pets"] {
-            let (found, options) = (find("POST", path), find("OPTIONS", path));
-            assert_eq!((found.access, found.counts), (Access::ApiKey, Counts::Quota), "{path}");
-            assert_eq!((options.access, options.counts), (Access::Everybody, Counts::Nothing), "{path}");
+            assert!(is_versioned(path) && find("POST", path).counts == Counts::Quota, "{path}");
+            assert_eq!(find("OPTIONS", path).counts, Counts::Nothing, "{path}");
         }
-        for path in ["/", "/docs", "/openapi.json", "/v10", "/pets"] {
-            let found = find("POST", path);
-            assert_eq!((found.access, found.counts), (Access::Everybody, Counts::Nothing), "{path}");
+        for path in ["/", "/docs", "/openapi.json", "/v10", "/pets", "", "*", "/V1/pets", "v1"] {
+            assert!(!is_versioned(path) && find("POST", path).counts == Counts::Nothing, "{path}");
         }
-    }
-
-    #[test]
-    fn the_interface_is_v1_and_all_below_it() {
-        for path in ["/v1", "/v1/", "/v1/pets", "/v1//"] {
-            assert!(is_versioned(path), "{path}");
-        }
-        for path in ["", "/", "/v10", "/v2/pets", "/openapi.json", "*", "/V1/pets", "v1"] {
-            assert!(!is_versioned(path), "{path}");
-        }
-    }
-
-    #[test]
-    fn the_removal_date_is_the_same_in_clock_and_header() {
-        assert_eq!(GET_PET_DEPRECATION.removed_at.to_string(), "2030-12-05T00:00:00Z");
-        let mut headers = HeaderMap::new();
-        GET_PET_DEPRECATION.write(&mut headers);
-        assert_eq!(headers["sunset"], "Thu, 05 Dec 2030 00:00:00 GMT");
-        assert_eq!(headers["deprecation"], "@1764892800");
-        assert_eq!(headers["link"], r#"</v1/pets?status=available>; rel="successor-version""#);
-        assert_eq!(headers.get_all("link").iter().count(), 2, "the second one is the page about it");
     }
 }

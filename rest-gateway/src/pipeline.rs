@@ -1,72 +1,140 @@
-//! One request, from its head to its answer. In this order: [`RequestContext`], [`head`],
-//! [`mod@authenticate`], [`rate_limit`], then its route and handler, or [`refusal`], then [`respond`] (with
-//! [`rate_limit_headers`]). Only a read that will probably be admitted does not wait for [`rate_limit`]
-//! (docs/contract.md, 4.5).
+//! The app of the public port, and one request, from its head to its response: [`handle`] reads as the steps of
+//! docs/contract.md, section 4.
 //!
-//! This is one function instead of a stack of layers. The result of one step is a variable for the next, and
-//! no answer can leave without its header fields.
+//! It is one function around the router instead of a stack of layers in it: the result of a step is a variable
+//! for the next, no response can leave without its header fields, and no route pays for layers.
 
-mod authenticate;
+mod early_reads;
 mod head;
 mod rate_limit;
-mod rate_limit_headers;
 mod refusal;
 mod respond;
 
-use std::{
-    borrow::Cow,
-    future::Future,
-    net::IpAddr,
-    panic::AssertUnwindSafe,
-    pin::{Pin, pin},
-    sync::Arc,
-};
+use std::{borrow::Cow, future::Future, net::IpAddr, panic::AssertUnwindSafe, pin::pin, sync::Arc};
 
-use axum::{extract::Request, response::Response};
-use futures_util::FutureExt;
-use http::{HeaderMap, request::Parts};
-use petstore_caller::api_key::ApiKey;
-use petstore_caller::client_address::ClientAddress;
-use petstore_http_server::HttpPeer;
-use petstore_key_cache::{KnownKey, UnusableKey};
-use petstore_rate_limit::{Decision, LimitStatus};
+use axum::{Router, extract::Request, response::Response};
+use futures_util::{FutureExt, future::BoxFuture};
+use http::{HeaderMap, Method, request::Parts};
+use parking_lot::Mutex;
+use petstore_caller::{
+    api_key::{ApiKey, BearerError},
+    client_address::ClientAddress,
+};
+use petstore_http_server::{App, HttpPeer};
+use petstore_key_cache::{KeyError, KnownKey, UnusableKey};
+use petstore_rate_limit::LimitStatus;
 use petstore_telemetry::{
     metrics::GaugeGuard,
     traces::{Root, Span, Within},
 };
-use tokio::{select, task::yield_now, time::Instant};
+use tokio::time::Instant;
+use tower::Service;
 
 pub use self::head::check as check_head;
-pub(crate) use self::rate_limit::limit_status;
-use self::{
-    authenticate::{authenticate, forbid},
-    rate_limit::Admission,
-};
+use self::rate_limit::Admission;
+pub(crate) use self::{early_reads::AccountReads, rate_limit::limit_status};
 use crate::{
     cors,
-    early_reads::EarlyRead,
     error::ApiError,
     forwarded_prefix::ForwardedPrefix,
-    gateway::GatewayState,
-    operation::{Access, Id, Operation, is_versioned},
+    gateway::{Gateway, GatewayState},
+    operation::{self, Counts, Operation, is_versioned},
     problem,
     request_id::{Caller, RequestId, request_id},
+    unknown_input::UnknownInput,
 };
+
+/// App of the public port, for [`serve`](petstore_http_server::serve).
+#[derive(Clone, Debug)]
+pub struct RestApp {
+    gateway: Arc<GatewayState>,
+    /// `http` or `https`, in metrics and traces.
+    scheme: &'static str,
+    router: Router,
+}
+
+impl RestApp {
+    /// Creates the app, with the documentation at these routes.
+    pub fn new(gateway: &Gateway, documentation: Router) -> Self {
+        let gateway = Arc::clone(gateway.state());
+        let router = operation::router()
+            .merge(documentation.with_state(())) // whose failures are pages too
+            .fallback(async || ApiError::RouteNotFound)
+            .with_state(Arc::clone(&gateway));
+        Self { gateway, scheme: "http", router }
+    }
+
+    /// Returns the app for a port over HTTPS.
+    pub fn over_https(self) -> Self {
+        Self { scheme: "https", ..self }
+    }
+}
+
+impl App for RestApp {
+    fn answer(&self, request: Request, peer: HttpPeer) -> BoxFuture<'static, Response> {
+        let Self { gateway, scheme, router } = self.clone();
+        Box::pin(async move { handle(&gateway, scheme, request, &peer, router).await })
+    }
+}
+
+/// Handles a request: identifies its sender, admits it, lets the router find its handler, and completes the
+/// response. The body is not touched before the request is admitted.
+pub(crate) async fn handle(
+    gateway: &GatewayState,
+    scheme: &'static str,
+    request: Request,
+    peer: &HttpPeer,
+    mut router: Router,
+) -> Response {
+    let ((mut parts, body), from) = (request.into_parts(), peer.address().ip());
+    let mut context = RequestContext::new(gateway, scheme, &parts, from);
+    let sender = identify(gateway, &mut context, &parts, from).await;
+    if sender.key().is_some() {
+        peer.note_known(context.started);
+    }
+    let admission = admit(gateway, &context, &sender);
+    let route = async |limits| {
+        let unknown = Arc::new(Mutex::new(UnknownInput::new(&parts.headers)));
+        parts.extensions.insert(Arc::clone(&unknown));
+        if let Some(caller) = sender.caller(&context, limits) {
+            parts.extensions.insert(caller);
+        }
+        if let Some(prefix) = &context.prefix {
+            parts.extensions.insert(prefix.clone());
+        }
+        let response = pin!(router.call(Request::from_parts(parts, body)));
+        let Ok(mut response) = context.within(catch_panic(response)).await?;
+        unknown.lock().write(response.headers_mut());
+        Ok(response)
+    };
+    let (decision, response) = match early_reads::begin(gateway, &context, &sender) {
+        // Boxed, because otherwise every request would be as large as a decision and a call together.
+        Some(early) => Box::pin(early.route(context.active.is_alone(), admission, route(None))).await,
+        None => match admission.await {
+            Admission { verdict: Ok(limits), decision } => (decision, route(limits).await),
+            Admission { verdict: Err(refusal), decision } => (decision, Err(refusal)),
+        },
+    };
+    let response = respond::complete(gateway, &context, &sender, decision, response).await;
+    respond::record(gateway, &context, &sender, &response);
+    response
+}
 
 /// A request in flight. Every step of the pipeline reads it.
 #[derive(Debug)]
 struct RequestContext {
     operation: Operation,
+    is_head: bool,
     /// `http` or `https`.
     scheme: &'static str,
-    /// `true` if the path is `/v1` or below it. The answer then shows limits, and failures have Error bodies.
+    /// `true` if the path is `/v1` or below it. The response then shows limits, and failures have Error bodies.
     is_versioned: bool,
     request_id: RequestId,
     /// Address that the request came from.
     client: IpAddr,
     /// Network of that address, which limits count.
     address: ClientAddress,
-    /// Rights of the web page's origin to the answer; `None` while CORS is off.
+    /// Rights of the web page's origin to the response; `None` while CORS is off.
     cors: Option<cors::Grant>,
     /// Path that a proxy removed from that of the request.
     prefix: Option<ForwardedPrefix>,
@@ -84,6 +152,7 @@ impl RequestContext {
         let client = proxies.client_ip(peer, &request.headers);
         Self {
             operation: Operation::find(&request.method, path),
+            is_head: request.method == Method::HEAD,
             scheme,
             is_versioned: is_versioned(path),
             request_id: request_id(&request.headers, &gateway.clock),
@@ -114,107 +183,6 @@ impl RequestContext {
     fn within<F: Future>(&self, work: F) -> Within<F> {
         self.span.within(work)
     }
-}
-
-/// Admitted request, with its operation and caller.
-#[derive(Debug)]
-pub(crate) struct Admitted {
-    pub(crate) operation: Id,
-    /// `None` only for operations that need no key.
-    pub(crate) caller: Option<Caller>,
-    pub(crate) request: Request,
-}
-
-/// Answers a request: admits it, lets `route` find its handler, and completes the answer. The body is not
-/// touched before the request is admitted.
-pub(crate) async fn handle<F>(
-    gateway: &GatewayState,
-    scheme: &'static str,
-    request: Request,
-    peer: &HttpPeer,
-    route: impl FnOnce(Admitted) -> F,
-) -> Response
-where
-    F: Future<Output = Response>,
-{
-    let ((mut parts, body), from) = (request.into_parts(), peer.address().ip());
-    let mut context = RequestContext::new(gateway, scheme, &parts, from);
-    let decides_late =
-        gateway.settings.traces.continues(&parts.headers) && !gateway.settings.trusted_proxies.trusts(from);
-    if !decides_late {
-        context.begin_span(gateway, &parts.headers);
-    }
-    let sender = identify(gateway, &context, &parts).await;
-    if decides_late {
-        // Whoever has no valid key has no say in what is recorded.
-        let nobody = HeaderMap::new();
-        context.begin_span(gateway, if sender.key().is_some() { &parts.headers } else { &nobody });
-    }
-    if sender.key().is_some() {
-        peer.note_known(context.started);
-    }
-    if let Some(prefix) = &context.prefix {
-        parts.extensions.insert(prefix.clone());
-    }
-    let operation = context.operation.id;
-    let answer = async |caller| {
-        let request = Request::from_parts(parts, body);
-        let answered = pin!(route(Admitted { operation, caller, request }));
-        context.within(catch_panic(answered)).await
-    };
-    let (decision, answered) = match sender.early_read(gateway, &context) {
-        Some(early) => {
-            let both = async {
-                let admission = async {
-                    if context.active.is_alone() {
-                        call_leaves_first().await;
-                    }
-                    let admission = admit(gateway, &context, &sender).await;
-                    drop(early);
-                    admission
-                };
-                at_once(pin!(admission), pin!(answer(sender.caller(&context, None)))).await
-            };
-            // Boxed, because otherwise every request would be as large as a decision and a call together.
-            Box::pin(both).await
-        }
-        None => match admit(gateway, &context, &sender).await {
-            Admission { verdict: Ok(limits), decision } => {
-                (decision, answer(sender.caller(&context, limits)).await)
-            }
-            Admission { verdict: Err(refusal), decision } => (decision, Err(refusal)),
-        },
-    };
-    let response = respond::complete(gateway, &context, &sender, decision, answered).await;
-    respond::record(gateway, &context, &sender, &response);
-    response
-}
-
-/// Waits until a call that was begun in the same scheduler turn has probably been sent. The core takes longer
-/// than Redis, which may run before it if both are woken on one processor. Among other requests the order
-/// makes no difference, and turns cost time.
-async fn call_leaves_first() {
-    for _ in 0..2 {
-        yield_now().await;
-    }
-}
-
-/// Calls the core while the limiter decides, and drops the call if the limiter refuses.
-async fn at_once(
-    mut admission: Pin<&mut impl Future<Output = Admission>>,
-    mut answer: Pin<&mut impl Future<Output = Result<Response, ApiError>>>,
-) -> (Option<Decision>, Result<Response, ApiError>) {
-    let (Admission { verdict, decision }, answered) = select! {
-        biased;
-        admission = admission.as_mut() => (admission, None),
-        answered = answer.as_mut() => (admission.await, Some(answered)),
-    };
-    let answered = match (verdict, answered) {
-        (Err(refusal), _) => Err(refusal),
-        (Ok(_), Some(answered)) => answered,
-        (Ok(_), None) => answer.await,
-    };
-    (decision, answered)
 }
 
 /// Sender of a request.
@@ -254,32 +222,66 @@ impl Sender {
             limits: limits.map(|limits| (Arc::clone(key), limits)),
         })
     }
+}
 
-    /// Begins a read that need not wait for the limiter, because it will probably be admitted.
-    fn early_read(&self, gateway: &GatewayState, context: &RequestContext) -> Option<EarlyRead> {
-        let may_read = || self.forbidden().is_none() && context.operation.is_read();
-        let key = self.key().filter(|_| gateway.limiter.is_remote() && may_read())?;
-        gateway.early_reads.of(key.account_id).begin()
+/// Identifies the sender, and begins the span of the request: before that, unless the sender decides what is
+/// recorded, because whoever has no valid key has no say in it.
+async fn identify(
+    gateway: &GatewayState,
+    context: &mut RequestContext,
+    parts: &Parts,
+    from: IpAddr,
+) -> Sender {
+    let headers = &parts.headers;
+    let decides_late =
+        gateway.settings.traces.continues(headers) && !gateway.settings.trusted_proxies.trusts(from);
+    if !decides_late {
+        context.begin_span(gateway, headers);
     }
+    let sender = find_sender(gateway, context, parts).await;
+    if decides_late {
+        let nobody = HeaderMap::new();
+        context.begin_span(gateway, if sender.key().is_some() { headers } else { &nobody });
+    }
+    sender
 }
 
 /// Checks the head, and authenticates the request if its operation requires that.
-async fn identify(gateway: &GatewayState, context: &RequestContext, parts: &Parts) -> Sender {
+async fn find_sender(gateway: &GatewayState, context: &RequestContext, parts: &Parts) -> Sender {
     if let Err(error) = head::check(parts) {
         return Sender::Unread(error);
     }
-    if context.operation.access == Access::Everybody {
+    if context.operation.counts == Counts::Nothing {
         return Sender::Anybody;
     }
     let key = pin!(authenticate(gateway, &parts.headers, context.client));
     match context.within(catch_panic(key)).await {
         Ok(Ok(key)) => {
-            let forbidden = forbid(&key, &parts.method);
-            Sender::Key(key, forbidden)
+            let is_read = matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS);
+            let is_forbidden = key.is_read_only && !is_read; // docs/contract.md, 5.14
+            Sender::Key(key, is_forbidden.then_some(ApiError::InsufficientScope))
         }
         Ok(Err(unusable)) => Sender::NoKey(unusable),
         Err(panicked) => Sender::Unread(panicked),
     }
+}
+
+/// Returns the key of the request if it may be used now (docs/contract.md, 5).
+async fn authenticate(
+    gateway: &GatewayState,
+    headers: &HeaderMap,
+    client: IpAddr,
+) -> Result<Arc<KnownKey>, UnusableKey> {
+    let key = ApiKey::from_headers(headers, gateway.settings.environment).map_err(|error| match error {
+        BearerError::Missing => KeyError::Missing,
+        BearerError::Invalid => KeyError::Unknown,
+    })?;
+    let resolved = gateway.keys.resolve(&key, client).await;
+    let is_known = resolved.as_ref().map_or_else(|unusable| unusable.key.is_some(), |_| true);
+    if is_known && !gateway.limiter.knows_installation() {
+        Box::pin(gateway.keys.poll_once()).await; // its first answer names it; no request is counted before
+    }
+    resolved
 }
 
 /// Counts the request, if its operation requires that, and records a refusal.
@@ -303,13 +305,4 @@ async fn catch_panic<T>(future: impl Future<Output = T>) -> Result<T, ApiError> 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_panic_becomes_an_internal_error() {
-        assert_eq!(catch_panic(async { 1 }).await, Ok(1));
-        let panicked = catch_panic(async { panic!("a test panics") }).await;
-        assert_eq!(panicked, Err::<(), _>(ApiError::Internal));
-    }
-}
+mod tests;

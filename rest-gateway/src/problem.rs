@@ -1,17 +1,15 @@
 //! Failures as Problem Details (RFC 9457), for clients that prefer them to the Error body (docs/contract.md,
-//! 2.4). They are made from a response with an Error body, so both have the same facts.
+//! 2.4). Both are made of the same error, so they have the same facts.
 
 use std::fmt;
 
-use axum::{
-    body::{Body, to_bytes},
-    response::Response,
-};
+use axum::{body::Body, response::Response};
 use http::{HeaderMap, HeaderValue, header};
-use petstore_proto::v1::ErrorReason;
 use serde_json::{Value, json};
 
-use crate::{forwarded_prefix::ForwardedPrefix, representation::weight, request_id::RequestId};
+use crate::{
+    error::ApiError, forwarded_prefix::ForwardedPrefix, representation::weight, request_id::RequestId,
+};
 
 /// Media type of Problem Details.
 const PROBLEM: &str = "application/problem+json";
@@ -34,6 +32,12 @@ pub(crate) struct InputFault {
     pub(crate) rule: String,
 }
 
+impl InputFault {
+    pub(crate) fn new(place: Place, name: impl Into<String>, rule: String) -> Self {
+        Self { place, name: name.into(), rule }
+    }
+}
+
 /// Faults of a request's input, with the one message that names them all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults {
@@ -42,22 +46,20 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Creates them from sentences, each of which begins with the name: `name must not be blank`.
-    pub(crate) fn new(place: Place, sentences: &[String]) -> Self {
-        let named = sentences.iter().filter_map(|sentence| {
-            let (name, rule) = sentence.split_once(' ')?;
-            Some(InputFault { place, name: name.to_owned(), rule: rule.to_owned() })
-        });
-        Self { message: sentences.join("; "), named: named.collect() }
-    }
-
-    /// Creates them with a message that is not made of sentences.
-    pub(crate) const fn with_message(message: String, named: Vec<InputFault>) -> Self {
+    pub(crate) const fn new(message: String, named: Vec<InputFault>) -> Self {
         Self { message, named }
     }
 
     pub(crate) fn named(&self) -> &[InputFault] {
         &self.named
+    }
+}
+
+/// Faults whose message has a sentence for each: `name must not be blank; categoryId is required`.
+impl From<Vec<InputFault>> for Faults {
+    fn from(named: Vec<InputFault>) -> Self {
+        let sentences: Vec<_> = named.iter().map(|it| format!("{} {}", it.name, it.rule)).collect();
+        Self { message: sentences.join("; "), named }
     }
 }
 
@@ -83,37 +85,25 @@ pub(crate) fn is_preferred(headers: &HeaderMap) -> bool {
     problem > json
 }
 
-/// Returns a response with an Error body as Problem Details, and any other response unchanged.
-pub(crate) async fn from_error(
-    response: Response,
-    request_id: &RequestId,
-    prefix: Option<&ForwardedPrefix>,
-) -> Response {
-    let Some(code) = response.extensions().get::<ErrorReason>().map(|reason| reason.code()) else {
-        return response;
-    };
-    let (mut parts, body) = response.into_parts();
-    // The body is in memory, as `ApiError` wrote it: neither step fails.
-    let Ok(body) = to_bytes(body, usize::MAX).await else {
-        return Response::from_parts(parts, Body::empty());
-    };
-    let Ok(error) = serde_json::from_slice::<Value>(&body) else {
-        return Response::from_parts(parts, Body::from(body));
-    };
+/// Writes Problem Details in place of the Error body of a failure.
+pub(crate) fn write(response: &mut Response, request_id: &RequestId, prefix: Option<&ForwardedPrefix>) {
+    let status = response.status().as_u16();
+    let Some(error) = response.extensions().get::<ApiError>() else { return };
+    let code = error.reason().code();
     let mut problem = json!({
         "type": code.page().map(|page| prefix.map_or(page.clone(), |prefix| prefix.before(&page))),
         "title": title(code.name),
-        "status": parts.status.as_u16(),
-        "detail": error["message"],
+        "status": status,
+        "detail": error.to_string(),
         "code": code.name,
         "requestId": request_id.as_str(),
     });
-    if let Some(faults) = parts.extensions.get::<Faults>().filter(|faults| !faults.named.is_empty()) {
-        problem["errors"] = faults.named.iter().map(described).collect();
+    if !error.faults().is_empty() {
+        problem["errors"] = error.faults().iter().map(described).collect();
     }
-    parts.headers.remove(header::CONTENT_LENGTH); // of the Error body, if a router has set it
-    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM));
-    Response::from_parts(parts, Body::from(problem.to_string()))
+    *response.body_mut() = Body::from(problem.to_string());
+    response.headers_mut().remove(header::CONTENT_LENGTH); // of the Error body, if a router has set it
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM));
 }
 
 /// Returns an element of `errors`, in the form of the RFC's example. A pointer is a fragment of a URL
@@ -181,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_pointer_is_a_fragment_and_a_title_has_words() {
-        let fault = InputFault { place: Place::Body, name: "a~b%2Fc".to_owned(), rule: "is x".to_owned() };
+        let fault = InputFault::new(Place::Body, "a~b%2Fc", "is x".to_owned());
         assert_eq!(described(&fault), json!({ "detail": "is x", "pointer": "#/a~0b~1c" }));
         assert_eq!(title("PET_NOT_FOUND"), "Pet not found");
     }

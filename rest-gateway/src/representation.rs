@@ -9,7 +9,7 @@ use std::{
 
 use axum::{
     body::Body,
-    response::{IntoResponse, Response},
+    response::{AppendHeaders, IntoResponse, Response},
 };
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
@@ -30,20 +30,15 @@ pub struct Representation {
     content: Arc<LazyLock<Content, Box<dyn FnOnce() -> Content + Send>>>,
 }
 
-/// Body in every encoding.
+/// Body in one encoding, and its entity tag: a hash of the content, equal on every gateway of one release. A
+/// strong tag names one sequence of bytes, so every encoding has a separate one.
+type Encoded = (Bytes, HeaderValue);
+
+/// Body in every encoding. It is compressed only if that is smaller.
 #[derive(Debug)]
 struct Content {
     plain: Encoded,
-    /// The compressed body; `None` if that is not smaller.
     gzip: Option<Encoded>,
-}
-
-/// Body in one encoding. A strong tag names one sequence of bytes, so every encoding has a separate one.
-#[derive(Debug)]
-struct Encoded {
-    body: Bytes,
-    /// Hash of the content, equal on every gateway of one release.
-    tag: HeaderValue,
 }
 
 impl Representation {
@@ -77,22 +72,20 @@ impl Representation {
     /// tag.
     pub fn answer(&self, request: &HeaderMap) -> Response {
         let gzip = self.content.gzip.as_ref().filter(|_| takes_gzip(request));
-        let chosen = gzip.unwrap_or(&self.content.plain);
+        let (body, tag) = gzip.unwrap_or(&self.content.plain);
         let has_tag = self.status == StatusCode::OK;
-        let mut response = if has_tag && is_named(&chosen.tag, request) {
+        let mut response = if has_tag && is_named(tag, request) {
             // The length of 200 (RFC 9110 §8.6): the router would add that of the empty body.
-            (StatusCode::NOT_MODIFIED, [(CONTENT_LENGTH, chosen.body.len())]).into_response()
+            (StatusCode::NOT_MODIFIED, [(CONTENT_LENGTH, body.len())]).into_response()
         } else {
-            let body = Body::from(chosen.body.clone());
-            let mut response = (self.status, [(CONTENT_TYPE, self.media_type.clone())], body).into_response();
-            if gzip.is_some() {
-                response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-            }
-            response
+            let media_type = [(CONTENT_TYPE, self.media_type.clone())];
+            let encoding = gzip.map(|_| [(CONTENT_ENCODING, HeaderValue::from_static("gzip"))]);
+            (self.status, media_type, AppendHeaders(encoding.into_iter().flatten()), Body::from(body.clone()))
+                .into_response()
         };
         response.headers_mut().insert(VARY, HeaderValue::from_static("Accept-Encoding"));
         if has_tag {
-            response.headers_mut().insert(ETAG, chosen.tag.clone());
+            response.headers_mut().insert(ETAG, tag.clone());
         }
         response
     }
@@ -105,11 +98,18 @@ impl Representation {
 
 impl Content {
     fn new(body: Bytes) -> Self {
-        let hash = content_hash(&body);
-        let gzip = gzipped(&body)
-            .filter(|compressed| compressed.len() < body.len())
-            .map(|compressed| Encoded { body: compressed, tag: quoted(&format!("{hash}-gzip")) });
-        Self { plain: Encoded { body, tag: quoted(&hash) }, gzip }
+        let mut hasher = DefaultHasher::new(); // its keys are fixed
+        body.hash(&mut hasher);
+        let hash = hasher.finish();
+        // Hexadecimal digits and letters in quotes are always a field value.
+        let tag = |suffix| {
+            HeaderValue::try_from(format!("\"{hash:016x}{suffix}\""))
+                .unwrap_or(HeaderValue::from_static("\"\""))
+        };
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        let compressed = encoder.write_all(&body).and_then(|()| encoder.finish()); // cannot fail: it is a Vec
+        let smaller = compressed.ok().filter(|compressed| compressed.len() < body.len());
+        Self { gzip: smaller.map(|compressed| (compressed.into(), tag("-gzip"))), plain: (body, tag("")) }
     }
 }
 
@@ -142,29 +142,8 @@ fn is_named(tag: &HeaderValue, request: &HeaderMap) -> bool {
 
 /// Returns the items of a field that is a list.
 fn list<'a>(request: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
-    request
-        .get_all(name)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|list| list.split(','))
-        .map(str::trim)
-}
-
-fn gzipped(body: &[u8]) -> Option<Bytes> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    encoder.write_all(body).ok()?; // cannot fail: it is a Vec
-    encoder.finish().ok().map(Bytes::from)
-}
-
-fn content_hash(body: &[u8]) -> String {
-    let mut hasher = DefaultHasher::new(); // its keys are fixed
-    body.hash(&mut hasher);
-    format!("{:016x}", hasher.finish())
-}
-
-/// Returns an entity tag. Hexadecimal digits and letters in quotes are always a field value.
-fn quoted(text: &str) -> HeaderValue {
-    HeaderValue::try_from(format!("\"{text}\"")).unwrap_or_else(|_| HeaderValue::from_static("\"\""))
+    let fields = request.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+    fields.flat_map(|list| list.split(',')).map(str::trim)
 }
 
 /// Content security policy of the pages: only resources of this server, no inline script or style, no form

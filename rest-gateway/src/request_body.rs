@@ -197,23 +197,6 @@ mod tests {
         assert_eq!(declared(&[json.clone(), json]), Err(ApiError::UnsupportedMediaType));
     }
 
-    async fn read(body: Body) -> Result<Bytes, ApiError> {
-        read_json(Request::new(body)).await
-    }
-
-    fn chunks(len: usize, count: usize) -> Body {
-        let chunk = Bytes::from(vec![b' '; len]);
-        Body::from_stream(stream::iter((0..count).map(move |_| std::io::Result::Ok(chunk.clone()))))
-    }
-
-    #[tokio::test]
-    async fn the_largest_body_is_64_kib_with_or_without_a_length() {
-        assert_eq!(read(Body::from(vec![b' '; 65_536])).await.unwrap().len(), 65_536);
-        assert_eq!(read(Body::from(vec![b' '; 65_537])).await, Err(ApiError::BodyTooLarge));
-        assert_eq!(read(chunks(1_024, 64)).await.unwrap().len(), 65_536);
-        assert_eq!(read(chunks(1_024, 65)).await, Err(ApiError::BodyTooLarge));
-    }
-
     #[tokio::test]
     async fn a_body_that_breaks_off_is_refused() {
         let broken = stream::iter([Err::<Bytes, _>(std::io::Error::other("reset"))]);

@@ -1,8 +1,6 @@
 //! Parameters and fields that an operation does not have (docs/contract.md, 7.9): they are ignored and named
 //! in the answer, or refused if the client prefers that (RFC 7240).
 
-use std::fmt;
-
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use petstore_caller::api_key::redact;
@@ -31,8 +29,8 @@ pub(crate) struct UnknownInput {
     is_strict: bool,
     /// `true` once the whole input was read.
     is_judged: bool,
-    /// The first names, as they are sent.
-    names: Vec<(Place, String)>,
+    /// The first ones, with their names as they are sent.
+    named: Vec<InputFault>,
 }
 
 impl UnknownInput {
@@ -44,7 +42,7 @@ impl UnknownInput {
     /// Adds a name, of which the answer has 64 characters of a URL (RFC 3986 §2): nothing that could end its
     /// field or forge another one, and no key.
     pub(crate) fn add(&mut self, place: Place, name: &str) {
-        if self.names.len() == MAX_NAMES {
+        if self.named.len() == MAX_NAMES {
             return;
         }
         let mut shown = String::new();
@@ -58,9 +56,9 @@ impl UnknownInput {
                 break;
             }
         }
-        let named = (place, shown);
-        if !self.names.contains(&named) {
-            self.names.push(named);
+        let named = InputFault::new(place, shown, "is unknown".to_owned());
+        if !self.named.contains(&named) {
+            self.named.push(named);
         }
     }
 
@@ -76,14 +74,14 @@ impl UnknownInput {
     /// Refuses the request if its client prefers that and there is any.
     pub(crate) fn refuse(&mut self) -> Result<(), ApiError> {
         self.is_judged = true;
-        if self.is_strict && !self.names.is_empty() {
-            let fault = |(place, name): &(Place, String)| InputFault {
-                place: *place,
-                name: name.clone(),
-                rule: "is unknown".to_owned(),
-            };
-            let named = self.names.iter().map(fault).collect();
-            return Err(ApiError::UnknownInput(Faults::with_message(self.to_string(), named)));
+        if self.is_strict && !self.named.is_empty() {
+            let names = self.named.iter().map(|InputFault { place, name, .. }| match place {
+                Place::Query => format!("the parameter {name}"),
+                Place::Body => format!("the field {name}"),
+            });
+            let names = names.collect::<Vec<_>>().join(", ");
+            let message = format!("this operation does not have {names}");
+            return Err(ApiError::UnknownInput(Faults::new(message, self.named.clone())));
         }
         Ok(())
     }
@@ -92,32 +90,17 @@ impl UnknownInput {
     pub(crate) fn write(&self, headers: &mut HeaderMap) {
         if self.is_strict && self.is_judged {
             headers.insert(PREFERENCE_APPLIED, HeaderValue::from_static("handling=strict"));
-        } else if !self.is_strict && !self.names.is_empty() {
+        } else if !self.is_strict && !self.named.is_empty() {
             // A list of strings with a parameter (RFC 9651 §3.1)
-            let name = |(place, name): &(Place, String)| match place {
+            let names = self.named.iter().map(|InputFault { place, name, .. }| match place {
                 Place::Query => format!("\"{name}\";in=query"),
                 Place::Body => format!("\"{name}\";in=body"),
-            };
-            let names = self.names.iter().map(name).collect::<Vec<_>>().join(", ");
+            });
+            let names = names.collect::<Vec<_>>().join(", ");
             if let Ok(names) = HeaderValue::try_from(names) {
                 headers.insert(X_IGNORED_INPUT, names);
             }
         }
-    }
-}
-
-impl fmt::Display for UnknownInput {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("this operation does not have")?;
-        for (index, (place, name)) in self.names.iter().enumerate() {
-            f.write_str(if index == 0 { " the " } else { ", the " })?;
-            f.write_str(match place {
-                Place::Query => "parameter ",
-                Place::Body => "field ",
-            })?;
-            f.write_str(name)?;
-        }
-        Ok(())
     }
 }
 

@@ -1,230 +1,207 @@
-//! Request counts per account, by key and minute, counts of the requests that belong to no account, by
-//! minute, and a sample of refusals. They are in memory while a request is answered, and reported to the core
-//! every few seconds. A request needs a hash and a lock that is seldom contended, never a call.
+//! The operation `/v1/usage`: an account's own usage, as the account sees it. What is counted, and how it is
+//! reported to the core, is in [`counter`].
 
+mod counter;
 mod ledger;
 mod refusals;
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use petstore_clock::{Clock, Day, Minute};
-use petstore_core_client::{ReportAnswers, TracedTransport, call_within, failure_text};
+use axum::{extract::State, response::Response};
+use http::StatusCode;
+use petstore_clock::{Day, UnixMillis};
 use petstore_key_cache::KnownKey;
-use petstore_proto::internal::v1::{GetUsageRequest, UsageDay, usage_service_client::UsageServiceClient};
-use petstore_telemetry::metrics::{Collectors, IntCounter, counter};
-use tokio::time::sleep;
+use petstore_proto::internal::v1::UsageDay;
+use petstore_rate_limit::{LimitStatus, WindowView};
+use serde_json::{Map, Value, json};
 
-use self::ledger::{Ledger, Unreported};
-pub(crate) use self::refusals::{RefusedBy, RefusedRequest, Who};
+pub(crate) use self::counter::UsageCounter;
 use crate::{
-    core_calls::Core,
-    error::ApiError,
-    request_id::{Caller, RequestId, uuid_v7},
+    error::ApiError, extract::NoInput, gateway::GatewayState, json::json_response, metrics::plan_word,
+    request_id::Caller,
 };
 
-/// Maximum duration of one report.
-const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Number of days in an account's usage, today included.
-pub(crate) const SHOWN_DAYS: i64 = 30;
-
-/// Counter of requests, which reports its counts.
-#[derive(Debug)]
-pub(crate) struct UsageCounter {
-    core: UsageServiceClient<TracedTransport>,
-    clock: Clock,
-    ledger: Ledger,
-    refused: IntCounter,
-    failed: IntCounter,
-    answers: ReportAnswers,
+/// Handles `GET /v1/usage` (beta). Admission has already inspected the account, since this uses no quota.
+pub(crate) async fn get_usage(
+    State(gateway): State<Arc<GatewayState>>,
+    caller: Caller,
+    _: NoInput,
+) -> Result<Response, ApiError> {
+    let (key, limits) = caller.limits.as_ref().ok_or(ApiError::Internal)?;
+    let days = gateway.usage.days(&gateway.core, &caller).await?;
+    let brownouts = gateway.brownouts.announced(caller.account_id, gateway.keys.core_now());
+    Ok(json_response(StatusCode::OK, usage_body(key, limits, &days, &brownouts)))
 }
 
-impl UsageCounter {
-    /// Creates a counter at zero. Its reports are those of a new run, so their numbers begin again.
-    pub(crate) fn new(core: TracedTransport, clock: Clock) -> Self {
-        Self {
-            core: UsageServiceClient::new(core),
-            ledger: Ledger::new(uuid_v7(&clock).to_string()), // a name of this run
-            clock,
-            refused: counter(
-                "petstore_usage_reports_refused_total",
-                "Usage reports that the core refused, whose counts are lost.",
-            ),
-            failed: counter(
-                "petstore_usage_reports_failed_total",
-                "Usage reports that failed; their counts are sent again.",
-            ),
-            answers: ReportAnswers::new("reports of usage: they are not counted"),
-        }
-    }
-
-    pub(crate) fn metrics(&self) -> Collectors {
-        vec![Box::new(self.refused.clone()), Box::new(self.failed.clone())]
-    }
-
-    /// Counts a request with the key by the status of its answer.
-    pub(crate) fn count(&self, key: &Arc<KnownKey>, status: http::StatusCode, is_get_pet: bool) {
-        self.ledger.count(key, Minute::containing(self.clock.now()).0, status.as_u16(), is_get_pet);
-    }
-
-    /// Counts a request that belongs to no account by the status of its answer.
-    pub(crate) fn count_without_account(&self, status: http::StatusCode) {
-        self.ledger.count_without_account(Minute::containing(self.clock.now()).0, status.as_u16());
-    }
-
-    /// Counts a request that was refused now, and keeps it if there is room.
-    pub(crate) fn refused(&self, request_id: RequestId, who: Who, by: RefusedBy) {
-        let at = self.clock.now();
-        self.ledger.refusals().note(Minute::containing(at).0, RefusedRequest { request_id, at, by, who });
-    }
-
-    /// Reports every 5 s until `shutdown`, and then once more. Counts since the last report are lost when the
-    /// process is killed.
-    pub(crate) async fn keep_reported(&self, shutdown: impl Future<Output = ()>) {
-        let pace = async {
-            loop {
-                sleep(Duration::from_secs(5)).await;
-                self.report().await;
-            }
+/// Returns the body: a limit status with the days beside it, the latest first, and the brownouts of getPet,
+/// if any are announced.
+fn usage_body(
+    key: &KnownKey,
+    status: &LimitStatus,
+    days: &[UsageDay],
+    brownouts: &[(UnixMillis, UnixMillis)],
+) -> String {
+    let plan = json!(plan_word(key.plan).unwrap_or("other"));
+    let mut usage = Map::from_iter([("plan".to_owned(), plan), ("key".to_owned(), own_key(key))]);
+    usage.extend(limit_status(status));
+    usage.insert("days".to_owned(), days.iter().map(day).collect());
+    if !brownouts.is_empty() {
+        let brownout = |(from, until): &(UnixMillis, UnixMillis)| {
+            let (from, until) = (moment(*from), moment(*until));
+            json!({ "operation": "getPet", "from": from, "until": until })
         };
-        tokio::select! {
-            () = shutdown => {}
-            () = pace => {}
-        }
-        self.report().await; // this may be one that the core has not answered before
-        self.report().await;
+        usage.insert("brownouts".to_owned(), brownouts.iter().map(brownout).collect());
     }
-
-    /// Reports the counts. A report that the core does not answer is sent again the next time. Counts made
-    /// meanwhile wait for that, because otherwise the work would not end under load.
-    pub(crate) async fn report(&self) {
-        let mut is_last = false;
-        while !is_last && let Some(report) = self.ledger.next_report() {
-            let number = report.number;
-            is_last = report.requests.len() < ledger::MAX_ROWS;
-            let mut core = self.core.clone();
-            let send = |report| async move { core.report_usage(report).await };
-            match self.answers.judge(call_within(REPORT_TIMEOUT, report, send).await) {
-                Ok(taken) => {
-                    if taken.is_none() {
-                        self.refused.inc();
-                    }
-                    self.ledger.answered(number);
-                }
-                Err(status) => {
-                    self.failed.inc();
-                    tracing::debug!(error = failure_text(&status), "could not report usage");
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Returns the counts of the caller's account in the last [`SHOWN_DAYS`] days, today first, days without
-    /// requests included. Counts that other gateways have not reported yet are missing.
-    pub(crate) async fn days(&self, core: &Core, caller: &Caller) -> Result<Vec<UsageDay>, ApiError> {
-        let account_id = caller.account_id;
-        let today = Day::containing(self.clock.now()).0;
-        let oldest = today - SHOWN_DAYS + 1;
-        // Before the call: nothing is missing or counted twice
-        let unreported = self.ledger.unreported(account_id);
-        let question =
-            GetUsageRequest { account_id, since_day: oldest, reporter: self.ledger.reporter().to_owned() };
-        let answer = core.get_usage(question, caller).await?;
-
-        let mut days: Vec<_> = (oldest..=today).map(|day| UsageDay { day, ..UsageDay::default() }).collect();
-        for counted in answer.days.iter().chain(&unreported.missing_from(answer.last_report)) {
-            if let Some(day) = days.iter_mut().find(|day| day.day == counted.day) {
-                ledger::add(day, counted);
-            }
-        }
-        days.reverse();
-        Ok(days)
-    }
+    Value::Object(usage).to_string()
 }
 
-impl Unreported {
-    /// Returns the counts that the core lacks if the given report is the last one it has.
-    fn missing_from(self, last_report: i64) -> Vec<UsageDay> {
-        match self.number.cmp(&last_report) {
-            std::cmp::Ordering::Greater => [self.sent, self.waiting].concat(),
-            std::cmp::Ordering::Equal => self.waiting,
-            std::cmp::Ordering::Less => Vec::new(), // a later report had it all
-        }
-    }
+/// Returns the calling key as its holder may see it. Its expiry is rounded down: it is not used for longer.
+fn own_key(KnownKey { key_id, last_four, label, expires_at, .. }: &KnownKey) -> Value {
+    let text = |text: &str| Some(json!(text)).filter(|_| !text.is_empty());
+    let members = [
+        ("id", Some(json!(**key_id))),
+        ("lastFour", text(last_four)),
+        ("label", text(label)),
+        ("expireTime", expires_at.map(|at| json!(at.to_string()))),
+    ];
+    members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+/// Returns the members of a limit status, as `GET /v1/usage` and the admin port show it. Times are RFC 3339
+/// in UTC.
+pub(crate) fn limit_status(status: &LimitStatus) -> Map<String, Value> {
+    let LimitStatus { decision, refused_until, strikes } = status;
+    let ban = decision.ban.map(|ban| json!({ "from": moment(ban.from), "until": moment(ban.until) }));
+    let members = [
+        ("minute", Some(window(decision.minute))),
+        ("day", Some(window(decision.day))),
+        ("strikes", Some(json!(strikes.map_or(0, |strikes| strikes.count)))),
+        ("strikesResetAt", strikes.map(|strikes| json!(moment(strikes.resets_at)))),
+        ("refusedUntil", refused_until.map(|until| json!(moment(until)))),
+        ("ban", ban),
+    ];
+    members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+fn window(WindowView { limit, remaining, resets_at }: WindowView) -> Value {
+    // After a change to a lower plan more may have been used than the limit, which is then shown.
+    let used = limit.saturating_sub(remaining);
+    json!({ "limit": limit, "used": used, "remaining": remaining, "resetsAt": moment(resets_at) })
+}
+
+/// Returns the time as RFC 3339 in UTC, rounded up to the second, as `X-RateLimit-Reset` is.
+fn moment(moment: UnixMillis) -> String {
+    moment.ceil_to_sec().to_string()
+}
+
+fn day(counts: &UsageDay) -> Value {
+    let UsageDay { day, succeeded, client_errors, refused, server_errors, get_pet } = *counts;
+    json!({
+        "date": Day(day).to_string(),
+        "requests": succeeded + client_errors + refused + server_errors,
+        "succeeded": succeeded,
+        "clientErrors": client_errors,
+        "rateLimited": refused,
+        "serverErrors": server_errors,
+        "deprecatedCalls": get_pet,
+        // Names of 1.0.0, which clients that were generated before 1.2.0 require.
+        "byStatus": { "2xx": succeeded, "4xx": client_errors, "429": refused, "5xx": server_errors },
+        "getPet": get_pet,
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{convert::Infallible, sync::OnceLock};
-
-    use http::{Response, StatusCode};
-    use petstore_core_client::CoreTransport;
     use petstore_proto::internal::v1::Plan;
-    use petstore_rate_limit::Quota;
-    use tonic::{Code, Status, body::Body};
-    use tower::{BoxError, ServiceExt, service_fn};
+    use petstore_rate_limit::{BanPeriod, Decision, Outcome, Quota, Scope, Strikes};
 
     use super::*;
 
-    fn key() -> Arc<KnownKey> {
+    fn key() -> KnownKey {
         let quota = Quota { per_minute: 60, per_day: 1_000 };
-        Arc::new(KnownKey::new("k".into(), 7, Plan::Free, quota))
+        KnownKey::new("key".into(), 1, Plan::Free, quota)
     }
 
-    /// Returns the number of reports that are sent to a core with this answer, and the numbers counted as
-    /// refused and as failed.
-    async fn reported_twice(answer: Code) -> (u64, u64, u64) {
-        let sent = counter("sent", "Reports that the core was sent.");
-        let core = {
-            let sent = sent.clone();
-            service_fn(move |_: http::Request<Body>| {
-                sent.inc();
-                async move { Ok::<Response<Body>, Infallible>(Status::new(answer, "").into_http()) }
-            })
+    fn body(status: &LimitStatus) -> Value {
+        let mut key = key();
+        key.expires_at = Some(UnixMillis(1_798_761_599_999));
+        key.last_four = "3kV9".into();
+        key.label = "ci".into();
+        let day = UsageDay {
+            day: 20_777,
+            succeeded: 1,
+            client_errors: 2,
+            refused: 3,
+            server_errors: 4,
+            get_pet: 5,
         };
-        let core = CoreTransport::new(core.map_err(|never| -> BoxError { match never {} }));
-        let usage = UsageCounter::new(core.into(), Clock::system());
-        usage.count(&key(), StatusCode::OK, false);
-        usage.report().await;
-        usage.report().await;
-        (sent.get(), usage.refused.get(), usage.failed.get())
+        serde_json::from_str(&usage_body(&key, status, &[day], &[])).unwrap()
     }
 
-    #[tokio::test]
-    async fn a_permanently_refused_report_is_dropped_and_counted() {
-        for code in [Code::InvalidArgument, Code::OutOfRange] {
-            assert_eq!(reported_twice(code).await, (1, 1, 0), "{code}");
-        }
-    }
-
-    #[tokio::test]
-    async fn counts_made_during_a_report_are_in_the_next() {
-        let sent = counter("sent", "Reports that the core was sent.");
-        let usage = Arc::new(OnceLock::<UsageCounter>::new());
-        let core = {
-            let (sent, usage) = (sent.clone(), Arc::clone(&usage));
-            service_fn(move |_: http::Request<Body>| {
-                sent.inc();
-                if sent.get() < 100 {
-                    usage.get().expect("it is made").count(&key(), StatusCode::OK, false);
-                }
-                async move { Ok::<Response<Body>, Infallible>(Status::new(Code::OutOfRange, "").into_http()) }
-            })
+    fn status() -> LimitStatus {
+        let now = UnixMillis(1_795_200_380_250);
+        let decision = Decision {
+            outcome: Outcome::QuotaExceeded,
+            is_strike: false,
+            struck_out_at: None,
+            now,
+            minute: WindowView { limit: 60, remaining: 59, resets_at: UnixMillis(now.0 + 42_000) },
+            day: WindowView { limit: 1_000, remaining: 0, resets_at: UnixMillis(1_795_219_200_000) },
+            ban: None,
+            scope: Scope::Shared,
         };
-        let core = CoreTransport::new(core.map_err(|never| -> BoxError { match never {} }));
-        let usage = usage.get_or_init(|| UsageCounter::new(core.into(), Clock::system()));
-        usage.count(&key(), StatusCode::OK, false);
-        for reports in 1..=3 {
-            usage.report().await;
-            assert_eq!(sent.get(), reports);
-        }
+        let strikes = Some(Strikes { count: 3, resets_at: now });
+        LimitStatus { decision, refused_until: None, strikes }
     }
 
-    #[tokio::test]
-    async fn a_report_that_fails_is_counted_and_sent_again() {
-        for code in [Code::Unavailable, Code::DeadlineExceeded, Code::Unimplemented, Code::Internal] {
-            assert_eq!(reported_twice(code).await, (2, 0, 2), "{code}");
-        }
+    #[test]
+    fn it_shows_plan_windows_strikes_and_days() {
+        let expected = json!({
+            "plan": "free",
+            "key": { "id": "key", "lastFour": "3kV9", "label": "ci", "expireTime": "2026-12-31T23:59:59Z" },
+            "minute": { "limit": 60, "used": 1, "remaining": 59, "resetsAt": "2026-11-20T18:47:03Z" },
+            "day": { "limit": 1000, "used": 1000, "remaining": 0, "resetsAt": "2026-11-21T00:00:00Z" },
+            "strikes": 3,
+            "strikesResetAt": "2026-11-20T18:46:21Z",
+            "days": [{
+                "date": "2026-11-20",
+                "requests": 10,
+                "succeeded": 1,
+                "clientErrors": 2,
+                "rateLimited": 3,
+                "serverErrors": 4,
+                "deprecatedCalls": 5,
+                "byStatus": { "2xx": 1, "4xx": 2, "429": 3, "5xx": 4 },
+                "getPet": 5,
+            }],
+        });
+        assert_eq!(body(&status()), expected);
+    }
+
+    #[test]
+    fn a_brownout_is_shown_until_it_is_over() {
+        let brownout = (UnixMillis(1_795_200_000_001), UnixMillis(1_795_200_600_999));
+        let usage: Value = serde_json::from_str(&usage_body(&key(), &status(), &[], &[brownout])).unwrap();
+        let shown = json!({
+            "operation": "getPet", "from": "2026-11-20T18:40:01Z", "until": "2026-11-20T18:50:01Z"
+        });
+        assert_eq!(usage["brownouts"], json!([shown]));
+        let said = crate::ApiError::OperationBrownout { until: brownout.1 }.to_string();
+        assert!(said.contains("until 2026-11-20T18:50:01Z"), "{said}");
+    }
+
+    #[test]
+    fn a_key_without_an_end_shows_only_what_is_known_of_it() {
+        assert_eq!(own_key(&key()), json!({ "id": "key" }));
+    }
+
+    #[test]
+    fn a_ban_is_shown_while_it_is_in_force() {
+        let ban =
+            BanPeriod { from: UnixMillis::from_secs(1_795_200_000), until: UnixMillis(1_795_200_300_001) };
+        let status = status();
+        let decision = Decision { ban: Some(ban), ..status.decision };
+        let shown = &body(&LimitStatus { decision, ..status })["ban"];
+        assert_eq!(*shown, json!({ "from": "2026-11-20T18:40:00Z", "until": "2026-11-20T18:45:01Z" }));
     }
 }

@@ -5,13 +5,10 @@ use serde_json::Value;
 
 use crate::api;
 
-/// The page.
-pub const PAGE: DocsPage = DocsPage {
-    path: "/docs/admin",
-    title: "Admin API",
-    description: "Every operation of the admin API, for operators",
-    main,
-};
+/// Returns the page.
+pub fn page() -> DocsPage {
+    DocsPage::new("/docs/admin", "Admin API", "Every operation of the admin API, for operators", main)
+}
 
 fn main() -> String {
     let document = api::openapi_document();

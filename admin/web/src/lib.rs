@@ -45,4 +45,4 @@ pub use api::{
     record_log_level, usage_csv, with_whole_body,
 };
 pub use console::{HEALTH as CONSOLE_HEALTH, ProcessHealth, admin_router, refuse_foreign_pages};
-pub use docs_page::PAGE as DOCS_PAGE;
+pub use docs_page::page as docs_page;

@@ -9,7 +9,7 @@ use std::{
 
 use futures_util::FutureExt;
 use parking_lot::RwLock;
-use petstore_admin_web::DOCS_PAGE;
+use petstore_admin_web::docs_page;
 use petstore_clock::Clock;
 use petstore_command_line::output_file::folder_of;
 use petstore_core::{Core, server, store::Store};
@@ -88,7 +88,7 @@ impl Process {
                 Ok(())
             });
         }
-        let app = RestApp::new(&gateway, docs::routes(&[DOCS_PAGE]));
+        let app = RestApp::new(&gateway, docs::routes(&[docs_page()]));
         let server = Server {
             certificate: None,
             app: Arc::new(app.clone()),

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, hint::black_box, process::Command, sync::Arc};
 use futures_util::FutureExt;
 use petstore_caller::api_key::ApiKey;
 use petstore_clock::{Clock, UnixMillis};
-use petstore_gateway::bulk;
+use petstore_gateway::pets;
 use petstore_proto::PageToken;
 use petstore_proto::v1::{Pet, PetStatus};
 use petstore_rate_limit::{InProcessLimiter, LimitKey, Quota, RateLimiter};
@@ -99,7 +99,7 @@ fn measured_rate_limit_decision(limiter: &InProcessLimiter, limit_key: &LimitKey
 
 #[inline(never)]
 fn measured_strict_json_reader(body: &[u8]) {
-    black_box(bulk::from_json(body)).expect("a pet");
+    black_box(pets::from_json(body)).expect("a pet");
 }
 
 #[inline(never)]
@@ -115,6 +115,6 @@ fn measured_page_token(written: &str) {
 #[inline(never)]
 fn measured_json_of_20_pets(pets: &[Pet]) {
     for pet in pets {
-        black_box(bulk::to_json(pet));
+        black_box(pets::to_json(pet));
     }
 }

@@ -2,64 +2,66 @@
 
 use std::fmt::Write as _;
 
-use crate::{error_page_path, openapi};
 use petstore_proto::{Retry, v1::ErrorReason};
 use petstore_telemetry::traces::grpc;
-use serde_json::Value;
 
-use super::html::{HtmlPage, escaped, prose};
+use super::{
+    DocsPage,
+    html::{escaped, prose},
+};
+use crate::{error_page_path, openapi};
 
-/// Path of the list of all codes.
-pub(super) const INDEX_PATH: &str = "/docs/errors";
+/// Returns the page about each code. That of a code that only gRPC has is without an example of an Error body.
+pub(super) fn pages() -> impl Iterator<Item = DocsPage> {
+    ErrorReason::all().map(|reason| {
+        let description = "What this error code means, and what to do";
+        let (path, title) = (error_page_path(reason), reason.code().name);
+        DocsPage::new(path, title, description, move || error_page(reason))
+    })
+}
 
-/// Returns the page about one code. A code that only gRPC has is without an example of an Error body.
-pub(super) fn error_page(reason: ErrorReason) -> String {
-    let code = reason.code();
-    let examples = openapi::error_examples();
-    let example = examples.get(code.name);
-    let about = explanation(reason);
-    let main = format!(
+fn error_page(reason: ErrorReason) -> String {
+    let (code, about) = (reason.code(), explanation(reason));
+    let example =
+        |error| format!(include_str!("assets/error-example.html"), example = escaped(&format!("{error:#}")));
+    format!(
         include_str!("assets/error.html"),
         code = code.name,
         http = code.http, // such as `429 Too Many Requests`
         grpc = grpc_status(reason),
-        who_acts = about.who_acts(),
+        who_acts = if about.operator.is_empty() {
+            "the client"
+        } else {
+            "the operator; as a client, wait and retry"
+        },
         retry = prose(retry_sentence(code.retry)),
         meaning = prose(about.meaning),
         remedy = prose(about.remedy),
         operator = for_operators(about.operator),
-        example = example.map(example_section).unwrap_or_default(),
-    );
-    HtmlPage { title: code.name, description: "What this error code means, and what to do", main: &main }
-        .render()
+        example = openapi::error_examples().get(code.name).map(example).unwrap_or_default(),
+    )
 }
 
 /// Returns the list of all codes, by status.
-pub(super) fn index() -> String {
-    let mut rows = String::new();
-    for reason in by_status() {
-        let code = reason.code();
-        let _ = write!(
-            rows, // a write to a String cannot fail
-            include_str!("assets/error-row.html"),
-            status = code.http.as_u16(),
-            path = error_page_path(reason),
-            code = code.name,
-            grpc = grpc_status(reason),
-            meaning = prose(first_sentence(explanation(reason).meaning)),
-        );
-    }
-    let main = include_str!("assets/errors.html").replace("{rows}", &rows);
-    HtmlPage {
-        title: "Error codes",
-        description: "Every error code of the Animal Store Service",
-        main: &main,
-    }
-    .render()
-}
-
-fn example_section(error: &Value) -> String {
-    format!(include_str!("assets/error-example.html"), example = escaped(&format!("{error:#}")))
+pub(super) fn index() -> DocsPage {
+    DocsPage::new("/docs/errors", "Error codes", "Every error code of the Animal Store Service", || {
+        let mut rows = String::new();
+        for reason in by_status() {
+            let (code, meaning) = (reason.code(), explanation(reason).meaning);
+            // Up to the first full stop that ends a sentence.
+            let meaning = meaning.find(". ").and_then(|end| meaning.get(..=end)).unwrap_or(meaning);
+            let _ = write!(
+                rows, // a write to a String cannot fail
+                include_str!("assets/error-row.html"),
+                status = code.http.as_u16(),
+                path = error_page_path(reason),
+                code = code.name,
+                grpc = grpc_status(reason),
+                meaning = prose(meaning),
+            );
+        }
+        include_str!("assets/errors.html").replace("{rows}", &rows)
+    })
 }
 
 /// Returns a paragraph of HTML, or nothing if the operator has nothing to do.
@@ -106,13 +108,6 @@ pub(super) struct Explanation {
     pub(super) operator: &'static str,
 }
 
-impl Explanation {
-    /// Returns the party that has to act.
-    const fn who_acts(&self) -> &'static str {
-        if self.operator.is_empty() { "the client" } else { "the operator; as a client, wait and retry" }
-    }
-}
-
 /// Returns the explanation of a code in `docs/errors.md`.
 pub(super) fn explanation(reason: ErrorReason) -> Explanation {
     static GUIDE: &str = include_str!("../../../docs/errors.md");
@@ -128,9 +123,4 @@ pub(super) fn explanation(reason: ErrorReason) -> Explanation {
         }
     }
     Explanation::default()
-}
-
-/// Returns the text up to the first full stop that ends a sentence.
-fn first_sentence(text: &str) -> &str {
-    text.find(". ").and_then(|end| text.get(..=end)).unwrap_or(text)
 }

@@ -1,27 +1,11 @@
-//! Frame of every page, text as HTML, and HTML as text for the search index.
+//! Text as HTML, operations of an OpenAPI document as HTML for readers and programs without JavaScript, and HTML
+//! as text for the search index.
 
-use serde_json::json;
+use std::fmt::Write as _;
 
-/// Page before it is put into the frame.
-#[derive(Debug)]
-pub(super) struct HtmlPage<'a> {
-    /// Title for the tab, as plain text.
-    pub(super) title: &'a str,
-    /// Summary of the page in one line, as plain text.
-    pub(super) description: &'a str,
-    /// Content of `<main>`, and the navigation beside it, as HTML.
-    pub(super) main: &'a str,
-}
+use serde_json::{Map, Value, json};
 
-impl HtmlPage<'_> {
-    /// Returns the whole HTML document.
-    pub(super) fn render(&self) -> String {
-        include_str!("assets/frame.html")
-            .replace("{title}", &escaped(self.title))
-            .replace("{description}", &escaped(self.description))
-            .replace("{main}", self.main)
-    }
-}
+use super::DocsPage;
 
 /// Returns the text, escaped for an element or a quoted attribute.
 pub(super) fn escaped(text: &str) -> String {
@@ -38,11 +22,11 @@ pub(super) fn prose(text: &str) -> String {
 }
 
 /// Returns the title, path, kind and text of each page and of each operation on it, as JSON.
-pub(super) fn search_index(pages: impl Iterator<Item = (String, String)>) -> String {
+pub(super) fn search_index(pages: &[DocsPage]) -> String {
     let mut entries = Vec::new();
-    for (path, html) in pages {
+    for DocsPage { path, title, main, .. } in pages {
+        let html = main();
         let mut parts = between(&html, "<main", "</main>").split("<section class=\"operation\" id=\"");
-        let title = text_of(between(&html, "<title", "</title>"));
         let text = parts.next().map(text_of);
         entries.push(json!({ "title": title, "path": path, "kind": "page", "text": text }));
         for (id, operation) in parts.filter_map(|part| part.split_once('"')) {
@@ -67,4 +51,75 @@ fn text_of(html: &str) -> String {
     let text =
         with_spaces.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&");
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the operations of an OpenAPI document as HTML, with a section for each. Paths are shown below
+/// `base`.
+pub fn operations(document: &Value, base: &str) -> String {
+    let mut sections = String::new();
+    for (path, methods) in fields(&document["paths"]) {
+        for (method, operation) in fields(methods) {
+            let shown = format!("{base}{path}");
+            // A write to a String cannot fail.
+            let _ = writeln!(sections, "{}", section(document, &shown, method, operation));
+        }
+    }
+    sections
+}
+
+fn section(document: &Value, path: &str, method: &str, operation: &Value) -> String {
+    let mut entries = String::new();
+    for parameter in operation["parameters"].as_array().into_iter().flatten() {
+        let parameter = resolved(document, parameter);
+        let (name, place) = (text(parameter, "name"), text(parameter, "in"));
+        entries.push_str(&entry(name, place, text(parameter, "description")));
+    }
+    let body = resolved(document, &operation["requestBody"]["content"]["application/json"]["schema"]);
+    for (name, schema) in fields(&body["properties"]) {
+        entries.push_str(&entry(name, "body", text(schema, "description")));
+    }
+    for (status, response) in fields(&operation["responses"]) {
+        let response = resolved(document, response);
+        if let Some(codes) = response["x-error-codes"].as_array() {
+            let codes: Vec<_> = codes.iter().filter_map(Value::as_str).collect();
+            entries.push_str(&entry(status, &codes.join(", "), text(response, "description")));
+        }
+    }
+    let (summary, description) = (text(operation, "summary"), text(operation, "description"));
+    let description = if description.trim_end_matches('.') == summary { "" } else { description };
+    let entries =
+        if entries.is_empty() { entries } else { format!("<ul class=\"entries\">\n{entries}</ul>\n") };
+    format!(
+        include_str!("assets/reference.html"),
+        id = escaped(text(operation, "operationId")),
+        summary = escaped(summary),
+        method = escaped(method),
+        title = escaped(&method.to_uppercase()),
+        path = escaped(path),
+        description = prose(description),
+        entries = entries,
+    )
+}
+
+fn entry(name: &str, place: &str, description: &str) -> String {
+    format!(
+        "<li><div class=\"signature\"><code>{}</code><span>{}</span></div><p>{}</p></li>\n",
+        escaped(name),
+        escaped(place),
+        prose(description),
+    )
+}
+
+/// Returns the component that a value refers to, or the value itself.
+fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
+    let target = value["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'));
+    target.and_then(|pointer| document.pointer(pointer)).unwrap_or(value)
+}
+
+fn fields(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flat_map(Map::iter)
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use axum::{Router, body::Body, response::Response};
+use axum::{body::Body, response::Response};
 use http::{Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use tower::ServiceExt;
@@ -12,28 +12,19 @@ use petstore_proto::{Retry, v1::ErrorReason};
 use tonic::Code;
 
 use super::{
-    ASSETS, DocsPage, depth_of,
+    DocsPage,
     error_pages::{by_status, explanation, grpc_name},
-    resources, routes,
+    other_resources, pages, routes,
     topics::{self, capitalized, grouped},
 };
 
-/// Returns `true` unless only programs read the resource.
-fn is_page(path: &str) -> bool {
-    path.starts_with("/docs") && !path.contains('.')
-}
-
-async fn ask(method: Method, path: &str, if_none_match: Option<&str>) -> Response {
-    let mut request = Request::builder().method(method).uri(path);
-    if let Some(tag) = if_none_match {
-        request = request.header(header::IF_NONE_MATCH, tag);
-    }
-    let router: Router = routes(&[]);
-    router.oneshot(request.body(Body::empty()).unwrap()).await.unwrap()
+async fn send(method: Method, path: &str) -> Response {
+    let request = Request::builder().method(method).uri(path);
+    routes(&[]).oneshot(request.body(Body::empty()).unwrap()).await.unwrap()
 }
 
 async fn get(path: &str) -> Response {
-    ask(Method::GET, path, None).await
+    send(Method::GET, path).await
 }
 
 async fn text(response: Response) -> String {
@@ -42,7 +33,9 @@ async fn text(response: Response) -> String {
 
 #[tokio::test]
 async fn every_answer_has_the_security_headers() {
-    let mut asked = resources(&[]).map(|(path, _)| (Method::GET, path)).collect::<Vec<_>>();
+    let pages = pages(&[]);
+    let mut asked: Vec<_> = pages.iter().map(|page| (Method::GET, page.path.clone())).collect();
+    asked.extend(other_resources(&pages).map(|(path, _)| (Method::GET, path)));
     asked.retain(|(_, path)| path.starts_with("/docs"));
     asked.extend([
         (Method::GET, "/docs/nothing".into()),
@@ -50,7 +43,7 @@ async fn every_answer_has_the_security_headers() {
         (Method::OPTIONS, "/docs".into()),
     ]);
     for (method, path) in asked {
-        let response = ask(method.clone(), &path, None).await;
+        let response = send(method.clone(), &path).await;
         let policy = response.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap();
         for directive in [
             "default-src 'none'",
@@ -74,23 +67,6 @@ async fn every_answer_has_the_security_headers() {
         }
         let media_type = response.headers()[header::CONTENT_TYPE].to_str().unwrap();
         assert!(media_type.ends_with("; charset=utf-8"), "{path}: {media_type}");
-    }
-}
-
-#[tokio::test]
-async fn pages_scripts_styles_and_pictures_have_their_content_type() {
-    for (path, media_type) in [
-        ("/docs", "text/html; charset=utf-8"),
-        ("/docs/errors", "text/html; charset=utf-8"),
-        ("/docs/errors/RATE_LIMITED", "text/html; charset=utf-8"),
-        ("/docs/assets/main.mjs", "text/javascript; charset=utf-8"),
-        ("/docs/assets/docs.css", "text/css; charset=utf-8"),
-        ("/docs/assets/icon.svg", "image/svg+xml; charset=utf-8"),
-        ("/docs/assets/search.json", "application/json; charset=utf-8"),
-    ] {
-        let response = get(path).await;
-        assert_eq!(response.status(), StatusCode::OK, "{path}");
-        assert_eq!(response.headers()[header::CONTENT_TYPE], media_type, "{path}");
     }
 }
 
@@ -150,74 +126,9 @@ async fn every_link_of_the_index_for_programs_and_of_the_catalog_is_served() {
 }
 
 #[tokio::test]
-async fn pages_have_no_inline_script_or_style_and_load_nothing_from_elsewhere() {
-    for (path, _) in resources(&[]).filter(|(path, _)| is_page(path)) {
-        let page = text(get(&path).await).await;
-        for forbidden in ["<style", " style=", " onclick=", "javascript:", "src=\"//"] {
-            assert!(!page.contains(forbidden), "{path} has {forbidden}");
-        }
-        for tag in
-            page.split('<').filter(|tag| ["script", "link", "img"].iter().any(|it| tag.starts_with(it)))
-        {
-            assert!(!tag.split('>').next().unwrap().contains("//"), "{path}: <{tag}");
-        }
-        for script in page.split("<script").skip(1) {
-            let (tag, content) = script.split_once('>').unwrap();
-            let source = tag.split("src=\"").nth(1).and_then(|source| source.split('"').next());
-            let source = resolved(&path, source.unwrap_or_else(|| panic!("{path}: <script{tag}")));
-            assert!(source.starts_with("/docs/") && content.starts_with("</script>"), "{path}: {source}");
-        }
-        for placeholder in [
-            "{main}",
-            "{title}",
-            "{rows}",
-            "{plans}",
-            "{operations}",
-            "{content}",
-            "{further}",
-            "{topics}",
-            "<!--",
-        ] {
-            assert!(!page.contains(placeholder), "{path} has {placeholder}");
-        }
-    }
-}
-
-#[tokio::test]
-async fn every_link_to_a_page_or_asset_resolves() {
-    let known: BTreeSet<String> = resources(&[]).map(|(path, _)| path).collect();
-    for path in known.iter().filter(|path| is_page(path)) {
-        let page = text(get(path).await).await;
-        let links = page
-            .split("href=\"")
-            .chain(page.split("src=\""))
-            .skip(1)
-            .filter_map(|rest| rest.split(['"', '#']).next());
-        for link in links.filter(|link| link.contains("docs") && !link.contains("://")) {
-            let above = "../".repeat(depth_of(path) - 1);
-            let link = link.strip_prefix(&above).unwrap_or_else(|| panic!("{path} links to {link}"));
-            assert!(known.contains(&format!("/{link}")), "{path} links to {link}");
-        }
-    }
-    for (path, script) in ASSETS.iter().filter(|(name, _)| name.ends_with("js")) {
-        for (_, module) in
-            script.match_indices("from \"./").map(|(at, from)| script[at..].split_at(from.len()))
-        {
-            let module = module.split('"').next().unwrap();
-            assert!(known.contains(&format!("/docs/assets/{module}")), "{path} imports {module}");
-        }
-    }
-}
-
-#[tokio::test]
 async fn a_further_page_is_in_the_navigation_of_every_page() {
-    const MORE: DocsPage = DocsPage {
-        path: "/docs/more",
-        title: "More",
-        description: "More",
-        main: || "<main></main>".to_owned(),
-    };
-    let router = routes(&[MORE]);
+    let more = DocsPage::new("/docs/more", "More", "More", || "<main></main>".to_owned());
+    let router = routes(&[more]);
     for (path, above) in
         [("/docs", ""), ("/docs/limits", "../"), ("/docs/more", "../"), ("/docs/none", "../")]
     {
@@ -230,7 +141,7 @@ async fn a_further_page_is_in_the_navigation_of_every_page() {
 
 #[tokio::test]
 async fn every_anchor_resolves() {
-    for (path, _) in resources(&[]).filter(|(path, _)| is_page(path)) {
+    for DocsPage { path, .. } in pages(&[]) {
         let page = text(get(&path).await).await;
         for anchor in page.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next()) {
             assert!(page.contains(&format!("id=\"{anchor}\"")), "{path} has nothing called {anchor}");
@@ -301,22 +212,12 @@ async fn the_page_about_backoff_and_its_programs_repeat_what_the_table_of_codes_
 }
 
 #[tokio::test]
-async fn every_sample_exists_in_every_language() {
-    for path in ["/docs/limits", "/docs/paging", "/docs/idempotency"] {
-        let page = text(get(path).await).await;
-        for language in ["curl", "python", "javascript", "go"] {
-            assert_eq!(page.matches(&format!("<pre data-language=\"{language}\"")).count(), 1, "{path}");
-        }
-    }
-}
-
-#[tokio::test]
 async fn the_whole_guide_is_served_and_its_links_lead_to_what_is_served() {
     let guide = include_str!("../../../docs/api.md");
     let headings = guide.lines().filter_map(|line| line.strip_prefix("## "));
     // On the first page, in its data types and in the list of errors.
     for heading in headings.filter(|heading| !["First call", "Pets", "Errors"].contains(heading)) {
-        let path = topics::pages().map(|(path, _)| path);
+        let path = topics::pages().map(|page| page.path);
         let mut pages = Vec::new();
         for path in path.filter(|path| path != "/docs/changelog") {
             pages.push((text(get(&path).await).await, text(get(&format!("{path}.md")).await).await));
@@ -336,29 +237,6 @@ async fn the_whole_guide_is_served_and_its_links_lead_to_what_is_served() {
 }
 
 #[tokio::test]
-async fn the_lines_of_a_sample_begin_at_the_same_column() {
-    let page = text(get("/docs/paging").await).await;
-    assert_eq!((page.matches("><code>").count() >= 4, page.contains("\"> <code>")), (true, false));
-}
-
-#[tokio::test]
-async fn every_operation_has_a_section_without_javascript() {
-    let page = text(get("/docs").await).await;
-    let document = crate::openapi::document();
-    for (path, methods) in document["paths"].as_object().unwrap() {
-        for (method, operation) in methods.as_object().unwrap() {
-            let id = operation["operationId"].as_str().unwrap();
-            assert_eq!(page.matches(&format!("<section class=\"operation\" id=\"{id}\"")).count(), 1, "{id}");
-            let route = format!("{}</span> <code>/v1{path}</code>", method.to_uppercase());
-            assert_eq!(page.matches(&route).count(), 1, "{route}");
-        }
-    }
-    for entry in ["<code>cursor</code><span>query</span>", "<code>categoryId</code><span>body</span>"] {
-        assert!(page.contains(entry), "{entry}");
-    }
-}
-
-#[tokio::test]
 async fn the_changelog_is_a_page_without_links_to_files() {
     let page = text(get("/docs/changelog").await).await;
     assert!(page.contains("<h1>Changelog</h1>") && page.contains("<h2>[1.0.0]"), "{page}");
@@ -366,69 +244,15 @@ async fn the_changelog_is_a_page_without_links_to_files() {
 }
 
 #[tokio::test]
-async fn the_search_index_has_the_text_of_every_page() {
-    let index: Vec<serde_json::Value> =
-        serde_json::from_str(&text(get("/docs/assets/search.json").await).await).unwrap();
-    let (pages, _): (Vec<_>, Vec<_>) = resources(&[]).map(|(path, _)| path).partition(|path| is_page(path));
-    let indexed = index.iter().filter(|entry| entry["kind"] == "page");
-    assert_eq!(indexed.map(|page| page["path"].as_str().unwrap()).collect::<Vec<_>>(), pages);
-    let paging = index.iter().find(|page| page["path"] == "/docs/paging").unwrap();
-    assert_eq!(paging["title"], "Paging");
-    let text = paging["text"].as_str().unwrap();
-    assert!(text.contains("is not necessarily the last.") && text.contains("<…>; rel=\"next\""));
-    let list = index.iter().find(|entry| entry["path"] == "/docs#listPets").unwrap();
-    assert_eq!((&list["kind"], &list["title"]), (&"operation".into(), &"List pets".into()));
-    assert!(list["text"].as_str().unwrap().contains("Returns a page of pets in ascending order"), "{list}");
-}
-
-#[tokio::test]
-async fn an_unchanged_page_is_not_sent_again() {
-    let first = get("/docs").await;
-    let tag = first.headers()[header::ETAG].to_str().unwrap().to_owned();
-    for known in [tag.clone(), format!("W/{tag}"), format!("\"other\", {tag}"), "*".to_owned()] {
-        let again = ask(Method::GET, "/docs", Some(&known)).await;
-        assert_eq!(again.status(), StatusCode::NOT_MODIFIED, "{known}");
-        assert_eq!(again.headers()[header::ETAG], tag.as_str());
-        assert_eq!(text(again).await, "");
-    }
-    assert_eq!(ask(Method::GET, "/docs", Some("\"other\"")).await.status(), StatusCode::OK);
-    assert_ne!(get("/docs/errors").await.headers()[header::ETAG], tag.as_str());
-}
-
-#[tokio::test]
-async fn head_answers_like_get_without_a_body() {
-    let head = ask(Method::HEAD, "/docs", None).await;
-    assert_eq!(
-        (head.status(), &head.headers()[header::CONTENT_TYPE]),
-        (StatusCode::OK, &"text/html; charset=utf-8".parse().unwrap())
-    );
-    assert_eq!(text(head).await, "");
-}
-
-#[tokio::test]
 async fn other_methods_are_answered_with_the_allowed_ones() {
     for method in [Method::POST, Method::PUT, Method::DELETE, Method::PATCH, Method::TRACE] {
-        let refused = ask(method.clone(), "/docs/errors", None).await;
+        let refused = send(method.clone(), "/docs/errors").await;
         assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED, "{method}");
         assert_eq!(refused.headers()[header::ALLOW], "GET, HEAD, OPTIONS", "{method}");
     }
-    let options = ask(Method::OPTIONS, "/docs", None).await;
+    let options = send(Method::OPTIONS, "/docs").await;
     assert_eq!(options.status(), StatusCode::NO_CONTENT);
     assert_eq!(options.headers()[header::ALLOW], "GET, HEAD, OPTIONS");
-}
-
-#[tokio::test]
-async fn the_root_and_a_trailing_slash_redirect_to_the_documentation() {
-    for (path, docs) in [("/", "docs"), ("/docs/", "../docs")] {
-        for method in [Method::GET, Method::HEAD] {
-            let led = ask(method, path, None).await;
-            assert_eq!(led.status(), StatusCode::FOUND, "{path}");
-            assert_eq!(led.headers()[header::LOCATION], docs, "{path}");
-        }
-        let options = ask(Method::OPTIONS, path, None).await;
-        assert_eq!(options.headers()[header::ALLOW], "GET, HEAD, OPTIONS");
-        assert_eq!(ask(Method::POST, path, None).await.status(), StatusCode::METHOD_NOT_ALLOWED);
-    }
 }
 
 #[tokio::test]

@@ -1,16 +1,15 @@
 //! Pages about topics that concern every operation, from sections of `docs/api.md`; and the changelog.
 
-use std::{fmt::Write as _, mem};
+use std::fmt::Write as _;
 
-use crate::error_page_path;
+use http::StatusCode;
+
 use petstore_caller::plans::{ENTERPRISE, FIXED};
 use petstore_proto::v1::ErrorReason;
-use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html::push_html};
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd, html::push_html};
 
-use super::{
-    Page,
-    html::{HtmlPage, escaped},
-};
+use super::{DocsPage, html::escaped};
+use crate::{error_page_path, representation::Representation};
 
 /// Embeds a complete sample program in every one of [`LANGUAGES`], behind its name. `testing/browser` runs
 /// each against the service.
@@ -40,105 +39,97 @@ static SAMPLES: [(&str, [&str; LANGUAGES.len()]); 3] =
 /// Guide for clients, whose sections are topics.
 static GUIDE: &str = include_str!("../../../docs/api.md");
 
-/// Section of the guide that is a page.
-struct Topic {
-    heading: &'static str,
-    path: &'static str,
-    description: &'static str,
-}
+/// Sections of the guide that are pages: heading, path and description.
+type Topic = (&'static str, &'static str, &'static str);
 
 const TOPICS: [Topic; 7] = [
-    Topic {
-        heading: "Rate limits",
-        path: "/docs/limits",
-        description: "How many requests a plan allows, and how long to wait after a 429",
-    },
-    Topic { heading: "Paging", path: "/docs/paging", description: "How to read a list page by page" },
-    Topic {
-        heading: "Idempotency",
-        path: "/docs/idempotency",
-        description: "How to repeat a request without creating a pet twice",
-    },
-    Topic {
-        heading: "Deprecation",
-        path: "/docs/deprecation",
-        description: "How to live without a lookup by id, which is removed on 5 December 2030",
-    },
-    Topic {
-        heading: "What the API cannot do",
-        path: "/docs/what-the-api-cannot-do",
-        description: "What is missing, such as changing a pet, deleting one, and search",
-    },
-    Topic {
-        heading: "Generate a client",
-        path: "/docs/clients",
-        description: "Generators that are tested, for TypeScript, Python, Go, PHP and Java",
-    },
-    Topic {
-        heading: "gRPC",
-        path: "/docs/grpc",
-        description: "The same pets over gRPC, in your own network",
-    },
+    ("Rate limits", "/docs/limits", "How many requests a plan allows, and how long to wait after a 429"),
+    ("Paging", "/docs/paging", "How to read a list page by page"),
+    ("Idempotency", "/docs/idempotency", "How to repeat a request without creating a pet twice"),
+    (
+        "Deprecation",
+        "/docs/deprecation",
+        "How to live without a lookup by id, which is removed on 5 December 2030",
+    ),
+    (
+        "What the API cannot do",
+        "/docs/what-the-api-cannot-do",
+        "What is missing, such as changing a pet, deleting one, and search",
+    ),
+    (
+        "Generate a client",
+        "/docs/clients",
+        "Generators that are tested, for TypeScript, Python, Go, PHP and Java",
+    ),
+    ("gRPC", "/docs/grpc", "The same pets over gRPC, in your own network"),
 ];
 
 /// Returns links to all topics as items of a list, of which the one to the page at `path` is marked.
 pub(super) fn links(path: &str) -> String {
-    let link = |topic: &Topic| {
-        let current = if topic.path == path { " aria-current=\"page\"" } else { "" };
-        format!("<li><a href=\"{}\"{current}>{}</a></li>\n", topic.path, topic.heading)
+    let link = |(heading, topic, _): &Topic| {
+        let current = if *topic == path { " aria-current=\"page\"" } else { "" };
+        format!("<li><a href=\"{topic}\"{current}>{heading}</a></li>\n")
     };
     TOPICS.iter().map(link).collect()
 }
 
 /// Returns every page.
-pub(super) fn pages() -> impl Iterator<Item = Page> {
-    let topics =
-        TOPICS.iter().map(|topic| -> Page { (topic.path.to_owned(), Box::new(|| topic_page(topic))) });
-    let changelog: Page = ("/docs/changelog".to_owned(), Box::new(changelog));
+pub(super) fn pages() -> impl Iterator<Item = DocsPage> {
+    let topics = TOPICS.iter().map(|(title, path, description)| {
+        DocsPage::new(*path, title, description, move || {
+            let content = topic_html(title);
+            format!(include_str!("assets/topic.html"), topics = links(path), title = title, content = content)
+        })
+    });
+    let changelog = DocsPage::new("/docs/changelog", "Changelog", "What changed in each version", changelog);
     [changelog].into_iter().chain(topics)
 }
 
-fn topic_page(Topic { heading, path, description }: &Topic) -> String {
-    let content = TopicHtml::of(&section(heading, ""));
-    let main =
-        format!(include_str!("assets/topic.html"), topics = links(path), title = heading, content = content);
-    HtmlPage { title: heading, description, main: &main }.render()
-}
-
 /// Returns every topic as Markdown, for programs: the path is that of its page and `.md`.
-pub(super) fn markdown() -> impl Iterator<Item = (String, impl FnOnce() -> String + Send + 'static)> {
-    TOPICS.iter().map(|topic| (format!("{}.md", topic.path), || topic_markdown(topic)))
+pub(super) fn markdown() -> impl Iterator<Item = (String, Representation)> {
+    TOPICS.iter().map(|(heading, path, description)| {
+        let text = move || {
+            let section = without_commands(&section(heading, ".md"), |_, programs| {
+                let mut text = String::new();
+                for ((language, title), program) in LANGUAGES.iter().zip(programs) {
+                    let _ = write!(text, "{title}:\n\n```{language}\n{program}```\n\n");
+                }
+                text
+            });
+            let text = format!("# {heading}\n\n> {description}\n{section}");
+            text.replace("](/docs/", "](").replace("](/docs)", "](../docs)") // relative to this folder
+        };
+        let media_type = "text/markdown; charset=utf-8";
+        (format!("{path}.md"), Representation::new(StatusCode::OK, media_type, text))
+    })
 }
 
-/// Returns the section as its page shows it: with complete programs in place of shell commands.
-fn topic_markdown(Topic { heading, description, .. }: &Topic) -> String {
-    let mut text = format!("# {heading}\n\n> {description}\n");
+/// Returns a section with the complete programs that its comments name, such as `<!-- sample: paging -->`, in
+/// place of its shell commands. `sample` writes the programs of a name.
+fn without_commands(section: &str, sample: impl Fn(&str, &[&str; LANGUAGES.len()]) -> String) -> String {
+    let mut text = String::new();
     let (mut replaces, mut in_commands) = (false, false);
-    for line in section(heading, ".md").lines() {
+    for line in section.lines() {
         match line {
             "```sh" if replaces => (replaces, in_commands) = (false, true),
             "```" if in_commands => in_commands = false,
             _ if in_commands => {}
-            REPLACED => replaces = true,
+            "<!-- session: api -->" => replaces = true,
             comment if comment.starts_with("<!--") => {
-                let programs = sample_named(comment).map(|(_, programs)| programs);
-                for ((language, title), program) in LANGUAGES.iter().zip(programs.into_iter().flatten()) {
-                    // A write to a String cannot fail.
-                    let _ = writeln!(text, "{title}:\n\n```{language}\n{program}```\n");
-                }
+                let name = comment.strip_prefix("<!-- sample: ").and_then(|name| name.strip_suffix(" -->"));
+                let programs = SAMPLES.iter().find(|(known, _)| Some(*known) == name);
+                text.extend(programs.map(|(name, programs)| sample(name, programs)));
             }
-            line => {
-                let _ = writeln!(text, "{line}");
-            }
+            line => text.extend([line, "\n"]),
         }
     }
-    text.replace("](/docs/", "](").replace("](/docs)", "](../docs)") // relative to this folder
+    text
 }
 
 /// Returns the index for programs that read the documentation (<https://llmstxt.org>).
 pub(super) fn index_for_programs() -> String {
     let mut topics = String::new();
-    for Topic { heading, path, description } in &TOPICS {
+    for (heading, path, description) in &TOPICS {
         let _ = writeln!(topics, "- [{heading}]({}.md): {description}", path.trim_start_matches('/'));
     }
     include_str!("assets/llms.txt").replace("{topics}\n", &topics)
@@ -172,133 +163,67 @@ fn section(heading: &str, suffix: &str) -> String {
 
 /// Returns the address of what a link of the guide leads to. A file of the repository has none.
 fn served_at(target: &str, suffix: &str) -> Option<String> {
-    let is_target = |topic: &&Topic| Some(&*slug(topic.heading)) == target.strip_prefix('#');
+    let is_target = |(heading, ..): &&Topic| Some(&*slug(heading)) == target.strip_prefix('#');
     match target {
         "errors.md" => Some("/docs/errors".to_owned()),
         _ if target.starts_with('#') => {
             let topic = TOPICS.iter().find(is_target);
-            Some(topic.map_or_else(|| "/docs".to_owned(), |topic| format!("{}{suffix}", topic.path)))
+            Some(topic.map_or_else(|| "/docs".to_owned(), |(_, path, _)| format!("{path}{suffix}")))
         }
         _ => target.starts_with("https:").then(|| target.to_owned()),
     }
 }
 
-/// Element of a section that is read in its own way.
-#[derive(Default)]
-enum Inside {
-    #[default]
-    Text,
-    /// Shell commands, which are left out.
-    Commands,
-    Heading(String),
-    Link,
-}
-
-/// Comment before commands that are left out, because the pages have complete programs in their place, at
-/// comments such as `<!-- sample: paging -->`.
-const REPLACED: &str = "<!-- session: api -->";
-
-/// Converter of a section to HTML.
-#[derive(Default)]
-struct TopicHtml<'a> {
-    events: Vec<Event<'a>>,
-    inside: Inside,
-    in_section: bool,
-    /// `true` if the next block is left out.
-    replaces: bool,
-    /// `true` in a row of a table's body before its first cell has ended.
-    heads_row: bool,
-}
-
-impl<'a> TopicHtml<'a> {
-    fn of(markdown: &'a str) -> String {
-        let mut converter = Self::default();
-        for event in Parser::new_ext(markdown, Options::ENABLE_TABLES) {
-            converter.read(event);
-        }
-        converter.end_section();
-        let mut html = String::new();
-        push_html(&mut html, converter.events.into_iter());
-        if html.starts_with("<p>") {
-            html.insert_str(2, " class=\"lead\"");
-        }
-        html.replace("<table>", "<div class=\"scrolls\"><table class=\"facts-table\">")
-            .replace("</table>", "</table></div>")
-            .replace("<pre>", "<pre tabindex=\"0\">") // it scrolls
-            .replace("<th>", "<th scope=\"col\">")
-    }
-
-    fn read(&mut self, event: Event<'a>) {
-        let event = match (event, &mut self.inside) {
-            (Event::Start(Tag::CodeBlock(_)), _) if mem::take(&mut self.replaces) => {
-                self.inside = Inside::Commands;
-                return;
-            }
-            (Event::End(TagEnd::CodeBlock), inside @ Inside::Commands) => {
-                *inside = Inside::Text;
-                return;
-            }
-            (_, Inside::Commands) => return,
-            (Event::Start(Tag::Heading { level: HeadingLevel::H3, .. }), inside) => {
-                *inside = Inside::Heading(String::new());
-                return;
-            }
-            (Event::Text(text), Inside::Heading(heading)) => return heading.push_str(&text),
-            (Event::End(TagEnd::Heading(HeadingLevel::H3)), Inside::Heading(heading)) => {
-                let title = mem::take(heading);
-                self.inside = Inside::Text;
-                return self.begin_section(&title);
-            }
-            (Event::Html(html), _) => {
-                self.replaces = html.trim() == REPLACED;
-                let Some((name, programs)) = sample_named(&html) else { return };
-                raw(sample_section(name, programs))
-            }
-            (Event::Start(Tag::Link { dest_url, .. }), inside) => {
-                *inside = Inside::Link;
-                raw(format!("<a href=\"{}\">", escaped(&dest_url)))
-            }
-            (Event::End(TagEnd::Link), inside) => {
-                *inside = Inside::Text;
-                raw("</a>".to_owned())
-            }
-            (Event::Code(code), Inside::Text) => match explained_at(&code) {
-                Some(path) => raw(format!("<a href=\"{path}\"><code>{}</code></a>", escaped(&code))),
-                None => Event::Code(code),
-            },
-            (Event::Start(Tag::TableRow), _) => {
-                self.heads_row = true;
-                Event::Start(Tag::TableRow)
-            }
-            (Event::Start(Tag::TableCell), _) if self.heads_row => raw("<th scope=\"row\">".to_owned()),
-            (Event::End(TagEnd::TableCell), _) if self.heads_row => {
-                self.heads_row = false;
-                raw("</th>".to_owned())
-            }
-            (event, _) => event,
-        };
-        self.events.push(event);
-    }
-
-    fn begin_section(&mut self, title: &str) {
-        self.end_section();
-        let (id, title) = (slug(title), escaped(title));
-        self.events.push(raw(format!(
+/// Returns a topic's section as HTML: its parts as sections, codes and operations as links to what explains them,
+/// rows of tables with heads.
+fn topic_html(heading: &str) -> String {
+    let comment = |name: &str| format!("<!-- {name} -->\n");
+    let markdown = without_commands(&section(heading, ""), |name, _| comment(name));
+    let mut html = String::new();
+    push_html(&mut html, Parser::new_ext(&markdown, Options::ENABLE_TABLES));
+    let mut parts = html.split("<h3>");
+    let mut sections = parts.next().unwrap_or_default().replacen("<p>", "<p class=\"lead\">", 1);
+    for (title, content) in parts.filter_map(|part| part.split_once("</h3>\n")) {
+        let id = slug(title);
+        let _ = writeln!(
+            sections, // a write to a String cannot fail
             "<section aria-labelledby=\"{id}\">\n\
-             <h2 id=\"{id}\"><a class=\"anchor\" href=\"#{id}\">{title}</a></h2>\n"
-        )));
-        self.in_section = true;
+             <h2 id=\"{id}\"><a class=\"anchor\" href=\"#{id}\">{title}</a></h2>\n{content}</section>"
+        );
     }
-
-    fn end_section(&mut self) {
-        if self.in_section {
-            self.events.push(raw("</section>\n".to_owned()));
-        }
+    let mut parts = sections.split("<tr><td>");
+    let mut html = parts.next().unwrap_or_default().to_owned();
+    for row in parts {
+        html += "<tr><th scope=\"row\">";
+        html += &row.replacen("</td>", "</th>", 1);
     }
+    html = with_links(&html)
+        .replace("<table>", "<div class=\"scrolls\"><table class=\"facts-table\">")
+        .replace("</table>", "</table></div>")
+        .replace("<pre>", "<pre tabindex=\"0\">") // it scrolls
+        .replace("<th>", "<th scope=\"col\">");
+    SAMPLES
+        .iter()
+        .fold(html, |html, (name, programs)| html.replace(&comment(name), &sample_section(name, programs)))
 }
 
-fn raw(html: String) -> Event<'static> {
-    Event::InlineHtml(CowStr::from(html))
+/// Returns the HTML with links from error codes and operations to the text about them.
+fn with_links(html: &str) -> String {
+    let mut parts = html.split("<code>");
+    let mut linked = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let is_in_link = linked.rfind("<a ") > linked.rfind("</a>");
+        let code = part.split_once("</code>").filter(|_| !is_in_link);
+        if let Some((code, rest)) = code
+            && let Some(path) = explained_at(code)
+        {
+            let _ = write!(linked, "<a href=\"{path}\"><code>{code}</code></a>{rest}");
+        } else {
+            linked += "<code>";
+            linked += part;
+        }
+    }
+    linked
 }
 
 fn slug(heading: &str) -> String {
@@ -311,12 +236,6 @@ fn explained_at(code: &str) -> Option<String> {
         return Some("/docs#getUsage".to_owned());
     }
     ErrorReason::named(code).map(error_page_path)
-}
-
-/// Returns the programs that a comment names, with their name.
-fn sample_named(comment: &str) -> Option<&'static (&'static str, [&'static str; LANGUAGES.len()])> {
-    let name = comment.trim().strip_prefix("<!-- sample: ")?.strip_suffix(" -->")?;
-    SAMPLES.iter().find(|(known, _)| *known == name)
 }
 
 /// Returns the programs as HTML. The style sheet shows the chosen one, so no script is needed.
@@ -340,17 +259,15 @@ fn sample_section(name: &str, programs: &[&str; LANGUAGES.len()]) -> String {
     format!(include_str!("assets/sample.html"), choices = choices, shown = shown)
 }
 
-/// Returns the page that shows the changelog. Links are omitted, since they lead to files that are not served
-/// here.
+/// Returns the changelog. Links are omitted, since they lead to files that are not served here.
 fn changelog() -> String {
     let is_link = |event: &Event| matches!(event, Event::Start(Tag::Link { .. }) | Event::End(TagEnd::Link));
     let mut html = String::new();
     push_html(&mut html, Parser::new(include_str!("../../../CHANGELOG.md")).filter(|event| !is_link(event)));
-    let main = format!(
+    format!(
         "    <main id=\"content\" class=\"page changelog\" tabindex=\"-1\">\n      \
          <p class=\"trail\"><a href=\"/docs\">Guide</a></p>\n{html}    </main>"
-    );
-    HtmlPage { title: "Changelog", description: "What changed in each version", main: &main }.render()
+    )
 }
 
 /// Returns the plans and their limits, as HTML.

@@ -65,13 +65,6 @@ async fn a_refused_credential_is_called_an_invalid_token() {
 }
 
 #[tokio::test]
-async fn an_unsupported_method_is_answered_with_the_allowed_ones() {
-    let (status, headers, body) = answer(ApiError::MethodNotAllowed { allow: "GET, HEAD".to_owned() }).await;
-    assert_eq!((status, body["code"].as_str()), (405, Some("METHOD_NOT_ALLOWED")));
-    assert_eq!(headers[header::ALLOW], "GET, HEAD");
-}
-
-#[tokio::test]
 async fn a_429_names_its_cause_and_its_end() {
     let window = |limit, remaining, reset| WindowView { limit, remaining, resets_at: UnixMillis(reset) };
     let decision = Decision {

@@ -46,51 +46,37 @@ pub(super) async fn admit(gateway: &GatewayState, context: &RequestContext, send
         Sender::Key(key, _) => {
             let limit_key = limit_key(gateway, key);
             let judged = judge(gateway, &limit_key, key).await;
-            if let Ok(Judged { decision, ban_cause: None }) = &judged
-                && let Some(is_admitted) = gateway.waits.note(key.account_id, decision)
-            {
+            let decision =
+                judged.as_ref().ok().filter(|(_, ban)| ban.is_none()).map(|(decision, _)| decision);
+            if let Some(is_admitted) = decision.and_then(|it| gateway.waits.note(key.account_id, it)) {
                 gateway.metrics.waited(is_admitted);
             }
             if gateway.limiter.is_remote() {
-                gateway.early_reads.of(key.account_id).note_decision(match &judged {
-                    Ok(Judged { decision, ban_cause: None }) => Some(decision),
-                    _ => None,
-                });
+                gateway.early_reads.of(key.account_id).note_decision(decision);
             }
             admission(gateway, &limit_key, key.quota, judged, None)
         }
-        Sender::NoKey(UnusableKey { error, .. }) if is_free(error) => {
+        // The service is at fault. A key that was not looked up because too many others wait is counted, because
+        // otherwise a flood would be free.
+        Sender::NoKey(UnusableKey { error: error @ KeyError::CoreAway, .. }) => {
             Admission::not_counted(Err(error.clone().into()))
         }
         Sender::NoKey(UnusableKey { error, .. }) => {
             let address = LimitKey::Address(context.address);
-            let taken = take(gateway, &address, ADDRESS_QUOTA).await;
-            admission(gateway, &address, ADDRESS_QUOTA, taken, Some(error.clone().into()))
+            let counted = count(gateway, &address, ADDRESS_QUOTA).await;
+            admission(gateway, &address, ADDRESS_QUOTA, counted, Some(error.clone().into()))
         }
     }
 }
 
-/// Returns `true` if a request without a usable key is free for its address, because the service is at fault.
-/// A key that was not looked up because too many others wait is not free, because otherwise a flood would be
-/// free.
-const fn is_free(error: &KeyError) -> bool {
-    matches!(error, KeyError::CoreAway)
-}
-
 /// Decision of the limiter, and the cause of the ban if a ban refuses the request.
-struct Judged {
-    decision: Decision,
-    ban_cause: Option<BanCause>,
-}
+type Judged = (Decision, Option<BanCause>);
 
-impl Judged {
-    fn new(decision: Decision, last_ban: Option<&LastBan>) -> Self {
-        match last_ban.and_then(|last_ban| last_ban.in_force(decision.now)) {
-            Some((ban, cause)) => {
-                Self { decision: Decision { ban: Some(ban), ..decision }, ban_cause: Some(cause.clone()) }
-            }
-            None => Self { decision, ban_cause: None },
-        }
+/// Returns the decision with the ban that is in force, if there is one.
+fn with_ban(decision: Decision, last_ban: Option<&LastBan>) -> Judged {
+    match last_ban.and_then(|last_ban| last_ban.in_force(decision.now)) {
+        Some((ban, cause)) => (Decision { ban: Some(ban), ..decision }, Some(cause.clone())),
+        None => (decision, None),
     }
 }
 
@@ -107,18 +93,18 @@ async fn judge(
         && last_ban.in_force(gateway.keys.core_now().minus(Duration::from_mins(1))).is_some()
     // clocks differ by less
     {
-        let judged = Judged::new(gateway.limiter.peek(limit_key, key.quota).await?, Some(last_ban));
-        if judged.ban_cause.is_some() {
+        let judged = with_ban(gateway.limiter.peek(limit_key, key.quota).await?, Some(last_ban));
+        if judged.1.is_some() {
             return Ok(judged);
         }
     }
     let decision = gateway.limiter.take(limit_key, key.quota, settled_at(last_ban.as_ref())).await?;
-    let Some(from) = decision.struck_out_at else { return Ok(Judged { decision, ban_cause: None }) };
+    let Some(from) = decision.struck_out_at else { return Ok((decision, None)) };
     let is_new = gateway.keys.ban(key, from);
-    let judged = Judged::new(decision, gateway.keys.last_ban(key).as_ref());
+    let judged = with_ban(decision, gateway.keys.last_ban(key).as_ref());
     // Only for the request that exceeded the number of strikes: other gateways get the same time from their
     // next strike.
-    if let Some(ban) = judged.decision.ban
+    if let Some(ban) = judged.0.ban
         && is_new
         && from == decision.now
     {
@@ -142,8 +128,8 @@ fn settled_at(last_ban: Option<&LastBan>) -> UnixMillis {
 /// ban. It has a separate limit, which is shown only when it refuses.
 async fn admit_to_usage(gateway: &GatewayState, key: &KnownKey) -> Admission {
     let own = LimitKey::Usage(key.account_id);
-    let taken = take(gateway, &own, USAGE_QUOTA).await;
-    let admission = admission(gateway, &own, USAGE_QUOTA, taken, None);
+    let counted = count(gateway, &own, USAGE_QUOTA).await;
+    let admission = admission(gateway, &own, USAGE_QUOTA, counted, None);
     if admission.verdict.is_err() {
         return admission;
     }
@@ -164,7 +150,7 @@ pub(crate) async fn limit_status(
     let last_ban = last_ban(gateway, key);
     let settled_at = settled_at(last_ban.as_ref());
     let limit_status = gateway.limiter.inspect(&limit_key(gateway, key), key.quota, settled_at).await?;
-    let Judged { decision, .. } = Judged::new(limit_status.decision, last_ban.as_ref());
+    let (decision, _) = with_ban(limit_status.decision, last_ban.as_ref());
     Ok(LimitStatus { decision, ..limit_status })
 }
 
@@ -178,13 +164,12 @@ fn limit_key(gateway: &GatewayState, key: &KnownKey) -> LimitKey {
 }
 
 /// Counts one request against a limit that never leads to a ban.
-async fn take(
+async fn count(
     gateway: &GatewayState,
     limit_key: &LimitKey,
     quota: Quota,
 ) -> Result<Judged, LimiterUnavailable> {
-    let decision = gateway.limiter.take(limit_key, quota, UnixMillis(0)).await?;
-    Ok(Judged { decision, ban_cause: None })
+    Ok((gateway.limiter.take(limit_key, quota, UnixMillis(0)).await?, None))
 }
 
 /// Returns the admission of a request. If it is within the limits, it may pass, unless there is another
@@ -196,13 +181,11 @@ fn admission(
     judged: Result<Judged, LimiterUnavailable>,
     refusal: Option<ApiError>,
 ) -> Admission {
-    gateway.metrics.decided(limit_key, judged.as_ref().map(|it| &it.decision).map_err(|away| *away));
+    gateway.metrics.decided(limit_key, judged.as_ref().map(|(decision, _)| decision).map_err(|away| *away));
     let (refusal, decision) = match judged {
-        Ok(Judged { decision, ban_cause: Some(cause) }) => {
-            (Some(ApiError::Banned(Box::new(decision), cause)), decision)
-        }
-        Ok(Judged { decision, .. }) if decision.outcome == Outcome::Admitted => (refusal, decision),
-        Ok(Judged { decision, .. }) => (Some(ApiError::OverLimit(decision, counted(limit_key))), decision),
+        Ok((decision, Some(cause))) => (Some(ApiError::Banned(Box::new(decision), cause)), decision),
+        Ok((decision, None)) if decision.outcome == Outcome::Admitted => (refusal, decision),
+        Ok((decision, None)) => (Some(ApiError::OverLimit(decision, counted(limit_key))), decision),
         Err(unavailable) => (Some(unavailable.into()), undecided(quota, gateway.clock.now())),
     };
     Admission { verdict: refusal.map_or(Ok(None), Err), decision: Some(decision) }
@@ -243,19 +226,6 @@ fn undecided(quota: Quota, now: UnixMillis) -> Decision {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_requests_that_fail_for_lack_of_the_core_are_not_counted() {
-        for (error, free) in [
-            (KeyError::CoreAway, true),
-            (KeyError::Overloaded, false),
-            (KeyError::Unknown, false),
-            (KeyError::Revoked, false),
-            (KeyError::AddressNotAllowed, false),
-        ] {
-            assert_eq!(is_free(&error), free, "{error:?}");
-        }
-    }
 
     #[test]
     fn without_a_limiter_retry_after_is_one_second() {

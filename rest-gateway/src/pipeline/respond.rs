@@ -1,37 +1,35 @@
-//! Completes an answer with an Error body if it failed, and the header fields that every answer carries. Then
+//! Completes a response with an Error body if it failed, and the header fields that every response carries. Then
 //! records it: usage, metrics, its span, and one line of the log.
 
-use axum::response::{IntoResponse, Response};
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::{
+    body::{Body, HttpBody},
+    response::{IntoResponse, Response},
+};
+use bytes::BytesMut;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use petstore_key_cache::KnownKey;
-use petstore_proto::v1::ErrorReason;
-use petstore_rate_limit::Decision;
+use petstore_rate_limit::{Decision, Scope, put_number};
 use petstore_telemetry::{abandoned::caller_has_left, traces::KeyValue};
 
-use super::{RequestContext, Sender, rate_limit, rate_limit_headers};
+use super::{RequestContext, Sender, rate_limit};
 use crate::{
-    cors,
-    error::ApiError,
-    gateway::GatewayState,
-    metrics::RequestOutcome,
-    operation::{Access, Counts, Id},
-    problem,
+    cors, error::ApiError, gateway::GatewayState, metrics::RequestOutcome, operation::Counts, problem,
     request_id::X_REQUEST_ID,
 };
 
 /// Time from which the request's key is refused, as an HTTP date. A key that never expires has none.
 const X_API_KEY_EXPIRES: HeaderName = HeaderName::from_static("x-api-key-expires");
 
-/// Returns the answer as it is sent. `decision` is `None` if nothing was counted.
+/// Returns the response as it is sent. `decision` is `None` if nothing was counted.
 pub(super) async fn complete(
     gateway: &GatewayState,
     context: &RequestContext,
     sender: &Sender,
     decision: Option<Decision>,
-    answered: Result<Response, ApiError>,
+    response: Result<Response, ApiError>,
 ) -> Response {
     let is_preflight = context.cors.as_ref().is_some_and(cors::Grant::allows_preflight);
-    let mut response = match answered {
+    let mut response = match response {
         Ok(response) if is_preflight && response.status() == StatusCode::NOT_FOUND => {
             StatusCode::NO_CONTENT.into_response()
         }
@@ -39,11 +37,13 @@ pub(super) async fn complete(
         Ok(response) => response,
         Err(error) => error.into_response(),
     };
-    if context.prefers_problem {
-        response =
-            Box::pin(problem::from_error(response, &context.request_id, context.prefix.as_ref())).await;
+    let is_error = response.extensions().get::<ApiError>().is_some();
+    if is_error && context.prefers_problem {
+        problem::write(&mut response, &context.request_id, context.prefix.as_ref());
     }
-    let is_error = response.extensions().get::<ErrorReason>().is_some();
+    if context.is_head {
+        remove_body(&mut response);
+    }
     let headers = response.headers_mut();
     if is_error && !context.is_versioned {
         headers.append(header::VARY, HeaderValue::from_static("accept")); // below /v1 nothing is stored
@@ -54,7 +54,7 @@ pub(super) async fn complete(
             Some(decision) => decision,
             None => context.within(Box::pin(rate_limit::peek(gateway, context.address))).await,
         };
-        rate_limit_headers::write(&decision, headers);
+        write_rate_limit(&decision, headers);
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
     if let Some(deprecation) = context.operation.deprecation {
@@ -75,6 +75,49 @@ pub(super) async fn complete(
     response
 }
 
+/// Removes the body of a response to HEAD, with the length of that to GET (RFC 9110 §9.3.2).
+fn remove_body(response: &mut Response) {
+    if let Some(len) = response.body().size_hint().exact() {
+        response.headers_mut().entry(header::CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(len));
+    }
+    *response.body_mut() = Body::empty();
+}
+
+const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+const SCOPE: HeaderName = HeaderName::from_static("x-ratelimit-scope");
+const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const STATE: HeaderName = HeaderName::from_static("ratelimit");
+
+/// Shows a limiter's decision (docs/contract.md, 6.5): writes its header fields, each exactly once, and replaces
+/// earlier values. The values share one
+/// allocation.
+fn write_rate_limit(decision: &Decision, headers: &mut HeaderMap) {
+    let shown = decision.shown();
+    let mut text = BytesMut::with_capacity(160); // it only grows for very large numbers
+    for (name, number) in
+        [(LIMIT, shown.limit), (REMAINING, shown.remaining), (RESET, shown.resets_at.as_secs_ceil())]
+    {
+        put_number(&mut text, number);
+        insert(headers, name, &mut text);
+    }
+    decision.write_rate_limit_policy(&mut text);
+    insert(headers, POLICY, &mut text);
+    decision.write_rate_limit(&mut text);
+    insert(headers, STATE, &mut text);
+    if decision.scope == Scope::Node {
+        headers.insert(SCOPE, HeaderValue::from_static("node"));
+    }
+}
+
+/// Moves the text into the field.
+fn insert(headers: &mut HeaderMap, name: HeaderName, text: &mut BytesMut) {
+    if let Ok(value) = HeaderValue::from_maybe_shared(text.split().freeze()) {
+        headers.insert(name, value);
+    }
+}
+
 /// Returns the response, or an Error body in place of a failure without one: libraries make those, in plain
 /// text.
 fn with_error_body(response: Response) -> Response {
@@ -86,22 +129,22 @@ fn with_error_body(response: Response) -> Response {
     ApiError::replacing(response.status()).into_response()
 }
 
-/// Counts the answer and writes its line. The request id is the line's only text from the client, because its
+/// Counts the response and writes its line. The request id is the line's only text from the client, because its
 /// characters are limited: a path or a query could hold a key.
 pub(super) fn record(gateway: &GatewayState, context: &RequestContext, sender: &Sender, response: &Response) {
     let RequestContext { operation, scheme, .. } = context;
     let (key, known) = (sender.key(), sender.known_key().map(|key| &**key));
     match key {
         Some(key) if operation.counts == Counts::Quota => {
-            gateway.usage.count(key, response.status(), operation.id == Id::GetPet);
+            gateway.usage.count(key, response.status(), operation.name == "getPet");
         }
-        // Operators see every answer, or an outage in which no key can be checked would look idle.
-        _ if operation.access == Access::ApiKey => gateway.usage.count_without_account(response.status()),
+        // Operators see every response, or an outage in which no key can be checked would look idle.
+        _ if operation.counts != Counts::Nothing => gateway.usage.count_without_account(response.status()),
         _ => {}
     }
     let took = context.started.elapsed();
     let status = response.status();
-    let reason = response.extensions().get::<ErrorReason>().copied();
+    let reason = response.extensions().get().map(ApiError::reason);
     let code = reason.map(|reason| reason.code().name);
     let plan = key.map(|key| key.plan);
     let client_left = caller_has_left();
@@ -127,7 +170,7 @@ pub(super) fn record(gateway: &GatewayState, context: &RequestContext, sender: &
     );
 }
 
-/// Describes the answer in the request's span.
+/// Describes the response in the request's span.
 fn describe(context: &RequestContext, key: Option<&KnownKey>, status: u16, code: Option<&'static str>) {
     let RequestContext { operation, scheme, span, .. } = context;
     span.describe(|| {
@@ -159,6 +202,9 @@ fn describe(context: &RequestContext, key: Option<&KnownKey>, status: u16, code:
 
 #[cfg(test)]
 mod tests {
+    use petstore_clock::UnixMillis;
+    use petstore_rate_limit::{Outcome, WindowView};
+
     use super::*;
 
     #[test]
@@ -170,5 +216,35 @@ mod tests {
         assert_eq!(odd.status(), 500);
         let kept = with_error_body(ApiError::MethodNotAllowed { allow: "GET".to_owned() }.into_response());
         assert_eq!(kept.headers()[header::ALLOW], "GET");
+    }
+
+    fn decision(scope: Scope) -> Decision {
+        Decision {
+            outcome: Outcome::Admitted,
+            is_strike: false,
+            struck_out_at: None,
+            now: UnixMillis(1_764_892_790_500),
+            minute: WindowView { limit: 60, remaining: 59, resets_at: UnixMillis(1_764_892_832_001) },
+            day: WindowView { limit: 1_000, remaining: 999, resets_at: UnixMillis(1_764_979_200_000) },
+            ban: None,
+            scope,
+        }
+    }
+
+    #[test]
+    fn both_windows_are_shown_and_the_tighter_one_in_every_field() {
+        let mut headers = HeaderMap::new();
+        headers.append(LIMIT, HeaderValue::from_static("7"));
+        write_rate_limit(&decision(Scope::Shared), &mut headers);
+        let shown = |name: HeaderName| {
+            assert_eq!(headers.get_all(&name).iter().count(), 1, "{name}");
+            headers[&name].to_str().unwrap()
+        };
+        assert_eq!((shown(LIMIT), shown(REMAINING), shown(RESET)), ("60", "59", "1764892833"));
+        assert_eq!(shown(POLICY), r#""minute";q=60;w=60, "day";q=1000;w=86400"#);
+        assert_eq!(shown(STATE), r#""minute";r=59;t=42, "day";r=999;t=86410"#);
+        assert!(!headers.contains_key(SCOPE));
+        write_rate_limit(&decision(Scope::Node), &mut headers);
+        assert_eq!(headers[SCOPE], "node");
     }
 }

@@ -159,7 +159,7 @@ impl Ledger {
         let mut last = self.last_report.lock();
         if last.unanswered.is_none() {
             let requests = self.take_rows();
-            let (refusals, refusal_counts) = self.refusals.take();
+            let (refusals, refusal_counts) = self.refusals.drain();
             if requests.is_empty() && refusal_counts.is_empty() {
                 return None;
             }

@@ -2,7 +2,7 @@
 
 use petstore_admin_commands::{fuzz_export, fuzz_import};
 use petstore_core::{catalogue::ImportChunk, catalogue::fuzz_pet};
-use petstore_gateway::bulk;
+use petstore_gateway::pets;
 use petstore_proto::v1::{NewPet, Pet};
 use prost_reflect::{DynamicMessage, ReflectMessage, prost::Message};
 use serde_json::Value;
@@ -43,11 +43,11 @@ fn assert_unambiguous(pet: &NewPet, body: &[u8]) {
 /// A pet that is read is the one that another parser reads. If it is accepted, it is written as JSON that is
 /// read back unchanged. A request of an operator arrives at the core as it was read.
 pub(crate) fn json_body(input: &[u8]) {
-    match bulk::from_json(input) {
+    match pets::from_json(input) {
         Ok(pet) => {
             assert_unambiguous(&pet, input);
             if let Some(judged) = judged(&pet) {
-                assert_eq!(bulk::from_json(&bulk::to_json(&judged)), Ok(pet));
+                assert_eq!(pets::from_json(&pets::to_json(&judged)), Ok(pet));
             }
         }
         Err(refusal) => {
@@ -81,8 +81,8 @@ pub(crate) fn import_lines(input: &[u8]) {
     let is_number =
         |cell: &&str| !cell.is_empty() && cell.bytes().all(|byte| b"0123456789+-.eE".contains(&byte));
     for number in text.split([',', '\n']).filter(is_number) {
-        let of_body = bulk::from_json(format!(r#"{{"name":"Rex","categoryId":{number}}}"#).as_bytes()).ok();
-        assert_eq!(bulk::from_cells([Some("Rex"), Some(number), None]).ok(), of_body, "{number}");
+        let of_body = pets::from_json(format!(r#"{{"name":"Rex","categoryId":{number}}}"#).as_bytes()).ok();
+        assert_eq!(pets::from_cells([Some("Rex"), Some(number), None]).ok(), of_body, "{number}");
     }
     for is_csv in [false, true] {
         let Ok(rows) = rows(input.to_vec(), is_csv, 0) else { continue };

@@ -13,7 +13,7 @@ use petstore_command_line::{
     output_file::{OutputFile, OutputKind},
 };
 use petstore_core_client::CoreTransport;
-use petstore_gateway::bulk;
+use petstore_gateway::pets;
 use petstore_proto::v1::{ListPetsRequest, Pet, PetStatus, pet_store_client::PetStoreClient};
 use petstore_settings::CoreAddressSettings;
 use tokio::{sync::mpsc, task::spawn_blocking};
@@ -150,7 +150,7 @@ async fn read(
 fn head(format: Format) -> Vec<u8> {
     match format {
         Format::Ndjson => Vec::new(),
-        Format::Csv => format!("id,{}\r\n", bulk::COLUMNS.join(",")).into_bytes(),
+        Format::Csv => format!("id,{}\r\n", pets::COLUMNS.join(",")).into_bytes(),
     }
 }
 
@@ -158,11 +158,11 @@ fn head(format: Format) -> Vec<u8> {
 fn append(file: &mut Vec<u8>, pet: &Pet, format: Format) {
     match format {
         Format::Ndjson => {
-            file.extend(bulk::to_json(pet));
+            file.extend(pets::to_json(pet));
             file.push(b'\n');
         }
         Format::Csv => {
-            let row = bulk::to_cells(pet).map(|cell| quoted(&cell)).join(",");
+            let row = pets::to_cells(pet).map(|cell| quoted(&cell)).join(",");
             file.extend(row.into_bytes());
             file.extend(b"\r\n");
         }

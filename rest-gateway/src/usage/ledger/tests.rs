@@ -1,8 +1,7 @@
-use petstore_proto::internal::v1::Plan;
+use petstore_proto::internal::v1::{Plan, Refusal};
 use petstore_rate_limit::Quota;
 
 use super::*;
-use crate::usage::refusals;
 
 const DAY: i64 = 20_777;
 const MINUTE: i64 = DAY * Minute::PER_DAY + 5;
@@ -95,7 +94,8 @@ fn a_report_is_repeated_unchanged_until_it_is_answered() {
     ledger.count(&key, MINUTE, 200, false);
     let first = ledger.next_report().unwrap();
     ledger.count(&key, MINUTE, 200, false);
-    ledger.refusals().note(MINUTE, refusals::tests::invalid_key("request-1"));
+    let address = std::net::IpAddr::from([127, 0, 0, 1]).into();
+    ledger.refusals().note(MINUTE, Refusal::default(), address);
     assert_eq!(ledger.next_report().unwrap(), first);
     ledger.answered(first.number);
     ledger.answered(first.number);

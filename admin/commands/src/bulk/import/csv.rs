@@ -6,7 +6,7 @@ use std::{
 };
 
 use csv_core::{ReadRecordResult, Reader};
-use petstore_gateway::bulk::{self, RowError};
+use petstore_gateway::pets::{self, RowError};
 use petstore_proto::v1::NewPet;
 
 use super::input::{Line, Lines, MAX_LINE, too_long};
@@ -27,7 +27,7 @@ pub(super) struct Table {
 
 /// Cell index of each known column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Columns([Option<usize>; bulk::COLUMNS.len()]);
+struct Columns([Option<usize>; pets::COLUMNS.len()]);
 
 impl Columns {
     /// Parses the head of a table. Returns `None` if a column is named twice or a required one is missing.
@@ -35,7 +35,7 @@ impl Columns {
     fn parse<'a>(head: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
         let mut columns = Self::default();
         for (index, cell) in head.enumerate() {
-            let named = bulk::COLUMNS.iter().position(|name| name.as_bytes() == cell.trim_ascii());
+            let named = pets::COLUMNS.iter().position(|name| name.as_bytes() == cell.trim_ascii());
             if let Some(column) = named.and_then(|named| columns.0.get_mut(named))
                 && column.replace(index).is_some()
             {
@@ -43,8 +43,8 @@ impl Columns {
             }
         }
         let is_missing =
-            |(name, index): (&&str, &Option<usize>)| index.is_none() && bulk::REQUIRED_COLUMNS.contains(name);
-        (!bulk::COLUMNS.iter().zip(&columns.0).any(is_missing)).then_some(columns)
+            |(name, index): (&&str, &Option<usize>)| index.is_none() && pets::REQUIRED_COLUMNS.contains(name);
+        (!pets::COLUMNS.iter().zip(&columns.0).any(is_missing)).then_some(columns)
     }
 }
 
@@ -132,7 +132,7 @@ impl Table {
     ) -> io::Result<Option<(i64, Result<NewPet, RowError>)>> {
         let Some((line, row)) = self.row(lines)? else { return Ok(None) };
         let pet = match row {
-            Row::Whole(count) => self.cells(count).and_then(bulk::from_cells),
+            Row::Whole(count) => self.cells(count).and_then(pets::from_cells),
             Row::TooLong => Err(too_long()),
             Row::Unclosed(quote) => {
                 let last = lines.number();
@@ -146,8 +146,8 @@ impl Table {
     }
 
     /// Returns the cells of the known columns.
-    fn cells(&self, count: usize) -> Result<[Option<&str>; bulk::COLUMNS.len()], RowError> {
-        let mut cells = [None; bulk::COLUMNS.len()];
+    fn cells(&self, count: usize) -> Result<[Option<&str>; pets::COLUMNS.len()], RowError> {
+        let mut cells = [None; pets::COLUMNS.len()];
         for (cell, column) in cells.iter_mut().zip(self.columns.0) {
             let bytes = column.and_then(|index| self.cell(index, count));
             *cell = bytes.map(str::from_utf8).transpose().map_err(|_| malformed("the line must be UTF-8"))?;
@@ -213,7 +213,7 @@ impl Table {
 fn fault_of_head(first: &[u8]) -> String {
     let first = String::from_utf8_lossy(first);
     let separates = |separator: &char| {
-        let is_column = |cell: &&str| bulk::COLUMNS.contains(&cell.trim());
+        let is_column = |cell: &&str| pets::COLUMNS.contains(&cell.trim());
         first.split(*separator).filter(is_column).count() > 1
     };
     if first.starts_with("sep=") {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use flate2::bufread::GzDecoder;
-use petstore_gateway::bulk::RowError;
+use petstore_gateway::pets::RowError;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 

@@ -6,7 +6,7 @@ use std::{
     path::PathBuf,
 };
 
-use petstore_gateway::bulk::{self, RowError};
+use petstore_gateway::pets::{self, RowError};
 use petstore_proto::v1::{ImportLine, NewPet, RejectedLine};
 use tokio::sync::mpsc;
 
@@ -92,7 +92,7 @@ fn next_json<R: BufRead>(lines: &mut Lines<R>) -> io::Result<Option<Record>> {
         return Ok(match lines.next()? {
             None => None,
             Some(Line::Text(text)) if text.trim_ascii().is_empty() => continue,
-            Some(Line::Text(text)) => Some((line, bulk::from_json(text))),
+            Some(Line::Text(text)) => Some((line, pets::from_json(text))),
             Some(Line::TooLong) => Some((line, Err(too_long()))),
         });
     }
