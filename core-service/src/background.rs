@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::time;
 
-use crate::{Core, domain::PetStoreError};
+use crate::{Core, errors::PetStoreError};
 
 const INTERVAL: Duration = Duration::from_secs(10);
 /// Rows of one statement, so that none holds its locks for long.
@@ -38,7 +38,7 @@ impl Core {
 
     async fn sweep(&self) {
         let (store, now) = (&self.store, self.clock.now());
-        sweep("old request ids", BATCH, || store.catalogue.forget_expired_requests(now, BATCH)).await;
+        sweep("old request ids", BATCH, || store.pets.forget_expired_requests(now, BATCH)).await;
         sweep("old refusals", 1, || store.accounts.forget_old_refusals(now, BATCH)).await;
         sweep("old counts of usage", 1, || store.accounts.forget_old_minutes(now)).await;
     }

@@ -5,7 +5,7 @@ use tonic::{Request, Response};
 
 use petstore_proto::rpc::Rpc;
 
-use crate::{Core, domain::PetStoreError};
+use crate::{Core, errors::PetStoreError};
 
 pub(crate) mod limits;
 pub(crate) mod methods;

@@ -1,13 +1,13 @@
 //! The core of the Animal Store Service: it keeps the pets, the accounts and their API keys, and serves them
 //! over gRPC.
 //!
-//! - [`catalogue`]: pets and orders, all that a service with other resources replaces.
-//! - [`accounts`]: accounts, keys, plans, bans, the change feed and usage, which are a crate of their own.
-//! - [`server`]: the services of both, on a socket or in memory.
+//! - [`pets`], [`orders`], [`accounts`]: a folder for each resource.
+//! - [`server`]: their services, on a socket or in memory.
+//! - [`errors`], [`violations`], [`pages`]: what they have in common.
 //!
-//! Each of the first two has its types and rules, which are pure; `store`, which alone uses `SeaORM`; and,
-//! here, `grpc`, which alone uses tonic, with one function per method: it parses, calls and answers.
-//! [`domain`], another crate, has the values and errors that they share.
+//! A resource has its values and rules, which are pure; `entity` and `store`, which alone use `SeaORM`; and
+//! `grpc`, which alone uses tonic, with one function per method: it parses, calls the store and responds.
+//! Orders know pets. Otherwise no resource knows another one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,16 +18,74 @@ use petstore_telemetry::metrics::Collectors;
 use petstore_telemetry::traces::Traces;
 use tokio::sync::{OnceCell, Semaphore};
 
-pub mod accounts;
 mod background;
-pub mod catalogue;
+pub mod errors;
 mod grpc;
+pub mod pages;
 pub mod server;
 pub mod store;
+pub mod violations;
 
-pub use petstore_domain as domain;
+/// Pets, the ways of adding them, and their lists.
+pub mod pets {
+    mod creation;
+    pub(crate) mod entity;
+    pub(crate) mod grpc;
+    mod pet;
+    pub(crate) mod store;
 
-use domain::PetStoreError;
+    #[cfg(feature = "fuzzing")]
+    pub use self::grpc::{fuzz_list, fuzz_pet};
+    pub use self::{creation::*, pet::*};
+}
+
+/// Orders for pets.
+pub mod orders {
+    pub(crate) mod entity;
+    pub(crate) mod grpc;
+    mod order;
+    pub(crate) mod store;
+
+    pub use self::order::*;
+}
+
+pub mod accounts {
+    //! Accounts, their plans and keys, bans of keys, the feed of changes that gateways follow, and the counts
+    //! of requests.
+    //!
+    //! # Promises
+    //!
+    //! - The store has no key, only its digest, so that a key is shown once, when it is created.
+    //! - A change of an account, its keys or their bans and the revision under which gateways learn of it are
+    //!   one transaction. A gateway whose revision comes from before a restore of the database is told to
+    //!   forget all.
+    //! - No report of a gateway counts twice, shortens a ban or undoes a later change of an operator, even if
+    //!   it is sent again.
+    //! - What is no longer in use is deleted in bounded steps ([`KEPT`]).
+    //!
+    //! The types and their rules are pure. [`store`] alone uses `SeaORM`; it answers gateways in the messages
+    //! of the internal contract. Functions there that take a transaction leave it to their caller, which may
+    //! record in it who makes the change.
+    //!
+    //! How it fails: a call that is refused, and one that the database does not answer, is a
+    //! [`PetStoreError`](crate::errors::PetStoreError).
+
+    mod account;
+    mod api_key;
+    mod ban;
+    pub(crate) mod grpc;
+    mod remark;
+    mod retention;
+    pub mod store;
+    mod usage;
+
+    pub use petstore_caller::plans::Quota;
+    pub use petstore_clock::{Day, Minute};
+
+    pub use self::{account::*, api_key::*, ban::*, remark::Remark, retention::*, usage::*};
+}
+
+use errors::PetStoreError;
 use store::Store;
 
 /// Timeout for the next message of an import.

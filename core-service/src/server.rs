@@ -19,7 +19,7 @@ use tower::{BoxError, util::MapErr};
 
 use crate::{
     Core,
-    domain::PetStoreError,
+    errors::PetStoreError,
     grpc::{
         limits::{BOUNDS, LIMITS},
         methods::METHODS,

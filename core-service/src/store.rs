@@ -6,7 +6,9 @@ use futures_util::future::BoxFuture;
 use petstore_database::{Database, DatabaseUrl, OpenError, OpenOptions};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
-use crate::{accounts::store::Accounts, catalogue::store::Catalogue, domain::PetStoreError};
+use crate::{
+    accounts::store::Accounts, errors::PetStoreError, orders::store::StoredOrders, pets::store::StoredPets,
+};
 
 mod entity;
 
@@ -18,7 +20,8 @@ use entity::installation;
 #[derive(Clone)]
 pub struct Store {
     database: Database,
-    pub(crate) catalogue: Catalogue,
+    pub(crate) pets: StoredPets,
+    pub(crate) orders: StoredOrders,
     pub(crate) accounts: Accounts,
 }
 
@@ -40,21 +43,23 @@ impl Store {
     }
 
     fn new(mut database: Database) -> Self {
-        let catalogue = Catalogue::new(&mut database);
-        Self { catalogue, accounts: Accounts::new(database.clone()), database }
+        let pets = StoredPets::new(&mut database);
+        let (orders, accounts) = (StoredOrders::new(database.clone()), Accounts::new(database.clone()));
+        Self { database, pets, orders, accounts }
     }
 
     /// Returns the store with a cache of the `pets` pets that were read last, for a minute each. By default,
     /// and for 0, there is no cache.
     pub fn with_pet_cache(self, pets: u32) -> Self {
-        Self { catalogue: self.catalogue.with_pet_cache(pets), ..self }
+        Self { pets: self.pets.with_pet_cache(pets), ..self }
     }
 
     /// Returns the store with metrics of its statements.
     pub(crate) fn counted(self) -> Self {
         let database = self.database.counted();
-        let catalogue = self.catalogue.on(database.clone());
-        Self { catalogue, accounts: self.accounts.on(database.clone()), database }
+        let orders = StoredOrders::new(database.clone());
+        let (pets, accounts) = (self.pets.on(database.clone()), self.accounts.on(database.clone()));
+        Self { database, pets, orders, accounts }
     }
 
     /// Returns the database, with its state.
@@ -84,5 +89,7 @@ impl fmt::Debug for Store {
 
 #[cfg(test)]
 mod query_plan_tests;
+#[cfg(test)]
+mod scaling_tests;
 #[cfg(test)]
 pub(crate) mod test_support;

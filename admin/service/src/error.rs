@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use petstore_core::domain::{PetStoreError, Violation, Violations, details_of};
+use petstore_core::{
+    errors::{PetStoreError, details_of},
+    violations::{Violation, Violations},
+};
 use petstore_database::DatabaseError;
 use petstore_grpc_server::{CallFault, MethodError};
 use petstore_proto::{ErrorCode, admin::v1::AdminErrorReason as A, errors};

@@ -19,8 +19,9 @@ use crate::{
         AccountId, Day, KeyId, Minute,
         store::{DaysOf, MinutesOf, UsedShare},
     },
-    catalogue::{IdempotencyKey, ListOrders, ListPets, NewPet, OrderId, OrderStatus, PetId, PetStatus},
-    domain::PageSize,
+    orders::{ListOrders, OrderId, OrderStatus},
+    pages::PageSize,
+    pets::{IdempotencyKey, ListPets, NewPet, PetId, PetStatus},
 };
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
@@ -128,26 +129,23 @@ fn rows(engine: DbBackend, first: i64, last: i64, last_name: i64) -> Vec<String>
 async fn make_calls(store: &Store) {
     for status in [None, Some(PetStatus::Available)] {
         for after in [None, Some(PetId(9)), Some(PetId(ROWS - 1_000))] {
-            store.catalogue.list_pets(ListPets { size: PageSize::MAX, after, status }).await.unwrap();
+            store.pets.list_pets(ListPets { size: PageSize::MAX, after, status }).await.unwrap();
         }
     }
     for after in [None, Some(OrderId(9)), Some(OrderId(ROWS - 1_000))] {
-        store.catalogue.list_orders(ListOrders { size: PageSize::MAX, after }).await.unwrap();
+        store.orders.list_orders(ListOrders { size: PageSize::MAX, after }).await.unwrap();
     }
-    store.catalogue.find_pet(PetId(7)).await.unwrap().unwrap();
-    store.catalogue.find_order(OrderId(7)).await.unwrap().unwrap();
-    store.catalogue.advance_order(OrderId(7), OrderStatus::Approved).await.unwrap();
+    store.pets.find_pet(PetId(7)).await.unwrap().unwrap();
+    store.orders.find_order(OrderId(7)).await.unwrap().unwrap();
+    store.orders.advance_order(OrderId(7), OrderStatus::Approved).await.unwrap();
 
     let name = IdempotencyKey::parse("once").unwrap().unwrap();
     let rex = NewPet::named("Rex");
     let later = NOW.plus(IdempotencyKey::KEPT);
     for (now, replayed) in [(NOW, false), (NOW, true), (later, false)] {
-        assert_eq!(
-            store.catalogue.insert_pet_once(&name, rex.clone(), now).await.unwrap().replayed,
-            replayed
-        );
+        assert_eq!(store.pets.insert_pet_once(&name, rex.clone(), now).await.unwrap().replayed, replayed);
     }
-    store.catalogue.forget_expired_requests(UnixMillis(later.0 + 100_000), 1_000).await.unwrap();
+    store.pets.forget_expired_requests(UnixMillis(later.0 + 100_000), 1_000).await.unwrap();
 
     store.accounts.resolve_keys(&[KeyDigest([7; 32])], Some(Environment::Production), NOW).await.unwrap();
     let digests = [1, 2, 3, 4, 5].map(|number| KeyDigest([number; 32]));
@@ -273,7 +271,7 @@ async fn outdated_statistics_are_removed_when_a_file_is_opened() {
 
     let new = open_file(folder.path()).await;
     // A process that had the file open all the time notices with its next statement.
-    old.catalogue.insert_pet(NewPet::named("Rex")).await.unwrap();
+    old.pets.insert_pet(NewPet::named("Rex")).await.unwrap();
     for (who, connection) in
         [("new", new.database.writer()), ("new", new.database.reader()), ("old", old.database.writer())]
     {

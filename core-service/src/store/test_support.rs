@@ -14,6 +14,7 @@ use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, metric};
 use tempfile::TempDir;
 
 use super::{SCHEMA, Store};
+use crate::orders::store::StoredOrders;
 
 /// Creates a store on the engine of this run.
 pub(crate) async fn new_store() -> (Store, Home) {
@@ -45,8 +46,9 @@ impl Store {
         let observe: Observe = Arc::new(observe);
         self.database.observe(&observe);
         self.accounts = self.accounts.clone().on(self.database.clone());
-        self.catalogue = self.catalogue.clone().on(self.database.clone());
-        self.catalogue.observe(&observe);
+        self.pets = self.pets.clone().on(self.database.clone());
+        self.orders = StoredOrders::new(self.database.clone());
+        self.pets.observe(&observe);
     }
 }
 

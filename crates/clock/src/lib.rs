@@ -82,6 +82,11 @@ impl UnixMillis {
         u64::try_from(millis).ok().map(Self).filter(|time| *time <= Self::LAST)
     }
 
+    /// Returns the time of a stored number of milliseconds, which is 1970 if it is negative.
+    pub fn stored(millis: i64) -> Self {
+        Self(u64::try_from(millis).unwrap_or_default())
+    }
+
     /// Returns the time as a protobuf message.
     pub fn to_timestamp(self) -> Timestamp {
         Timestamp {

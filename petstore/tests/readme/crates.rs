@@ -9,39 +9,19 @@ use std::{
 use crate::{ROOT, read, source::CRATES};
 
 /// Folders of the mission. The binary is the only one of them that knows the administration.
-const MISSION: [&str; 7] = [
-    "core-service",
-    "core-service/accounts",
-    "core-service/domain",
-    "migrations",
-    "settings",
-    "rest-gateway",
-    ".",
-];
+const MISSION: [&str; 5] = ["core-service", "migrations", "settings", "rest-gateway", "."];
 
 /// Packages that only the crates in these folders may use, beside tests.
 const RESTRICTED: &[(&str, &[&str])] = &[
     ("axum", &["admin/web", "crates/http-server", "petstore", "rest-gateway"]),
-    ("petstore-accounts", &["core-service"]),
     ("petstore-admin-commands", &["petstore", "testing/fuzz"]),
     ("petstore-admin-service", &["admin/commands", "petstore", "testing/fuzz", "testing/testkit"]),
     ("petstore-admin-web", &["admin/commands", "petstore", "testing/fuzz"]),
     ("petstore-core", &["admin/commands", "admin/service", "petstore", "testing/fuzz", "testing/testkit"]),
-    ("petstore-domain", &["core-service", "core-service/accounts"]),
     ("petstore-migrations", &["core-service"]),
     ("petstore-settings", &["admin/commands", "petstore", "testing/testkit"]),
     ("redis", &["crates/rate-limit"]),
-    (
-        "sea-orm",
-        &[
-            "admin/service",
-            "core-service",
-            "core-service/accounts",
-            "core-service/domain",
-            "crates/database",
-            "migrations",
-        ],
-    ),
+    ("sea-orm", &["admin/service", "core-service", "crates/database", "migrations"]),
 ];
 
 /// Returns the name of a section of a manifest with each of its lines.

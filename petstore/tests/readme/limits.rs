@@ -71,7 +71,7 @@ const BOUNDS: [(&str, &str, &str); 55] = [
     ("then 429 | 10 a minute |", "admin/service/src/grpc/guesses.rs", "MAX_ATTEMPTS: u32 = 10;"),
     (
         "| Enterprise limits | 1 to 1,000,000,000 |",
-        "core-service/accounts/src/account.rs",
+        "core-service/src/accounts/account.rs",
         "MAX_LIMIT: u64 = 1_000_000_000;",
     ),
     (
@@ -87,7 +87,7 @@ const BOUNDS: [(&str, &str, &str); 55] = [
     ("all | 1,000; 5,000; 200,000 ", RETENTION, "refusals_in_all: 200_000,"),
     (
         "| idempotency keys | 24 h,",
-        "core-service/src/catalogue/creation.rs",
+        "core-service/src/pets/creation.rs",
         "KEPT: Duration = Duration::from_hours(24);",
     ),
     ("idle transaction | 2 s; 1 s; 5 s |", POSTGRES, "(\"statement_timeout\", \"2s\")"),
@@ -110,7 +110,7 @@ const LOOKUPS: &str = "crates/key-cache/src/lookups.rs";
 const OPERATOR: &str = "admin/service/src/domain/operator.rs";
 const PERMITS: &str = "crates/core-client/src/permits.rs";
 const POSTGRES: &str = "crates/database/src/postgres.rs";
-const RETENTION: &str = "core-service/accounts/src/retention.rs";
+const RETENTION: &str = "core-service/src/accounts/retention.rs";
 const GRPC_CONNECTIONS: &str = "crates/grpc-server/src/connection.rs";
 const RLIMITS: &str = "petstore/src/process/rlimits.rs";
 

@@ -8,14 +8,12 @@ use std::{
 use crate::files;
 
 /// Crates, whose code is in `src` below.
-pub(crate) const CRATES: [&str; 25] = [
+pub(crate) const CRATES: [&str; 23] = [
     "admin/check",
     "admin/commands",
     "admin/service",
     "admin/web",
     "core-service",
-    "core-service/accounts",
-    "core-service/domain",
     "crates/caller",
     "crates/clock",
     "crates/command-line",
@@ -199,18 +197,16 @@ fn no_modules_beside_each_other_import_each_other_in_a_circle() {
 }
 
 #[test]
-fn the_catalogue_and_the_accounts_of_the_core_do_not_know_each_other() {
-    let modules = modules("core-service");
-    let needs = needs(&modules);
-    for (area, other) in [("catalogue", "accounts"), ("accounts", "catalogue")] {
-        let [area, other] = [area, other].map(|name| vec![name.to_owned()]);
-        let needs = &needs[&area];
-        assert!(needs.contains(&vec!["grpc".to_owned()]) && !needs.contains(&other), "{needs:?}");
+fn resources_of_the_core_do_not_know_each_other_but_orders_know_pets() {
+    let needs = needs(&modules("core-service"));
+    let resources = ["accounts", "orders", "pets"];
+    for resource in resources {
+        let needs = &needs[&vec![resource.to_owned()]];
+        assert!(needs.contains(&vec!["grpc".to_owned()]), "{resource}: {needs:?}");
+        for other in resources.into_iter().filter(|other| (resource, *other) != ("orders", "pets")) {
+            assert!(!needs.contains(&vec![other.to_owned()]), "{resource} knows {other}");
+        }
     }
-    // The accounts are a crate below this one, so that only the catalogue could know them by its name.
-    let users = modules.iter().filter(|(_, code)| code.contains("petstore_accounts"));
-    let users: Vec<_> = users.map(|(module, _)| module.join("::")).collect();
-    assert_eq!(users, ["accounts"]);
 }
 
 /// Returns the types that a file declares for its whole crate or for others.

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use http::{HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION};
 use petstore_caller::api_key::{ApiKey, Environment, OperatorToken, redact};
 use petstore_caller::client_address::{ClientAddress, TrustedProxies};
-use petstore_core::catalogue::IdempotencyKey;
+use petstore_core::pets::IdempotencyKey;
 
 /// Returns a field for each line. `None` if HTTP does not allow one of the values.
 fn fields(name: &HeaderName, lines: &[u8]) -> Option<HeaderMap> {

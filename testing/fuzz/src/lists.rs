@@ -3,9 +3,10 @@
 use percent_encoding::percent_decode_str;
 use petstore_admin_service::domain::fuzz_page_token;
 use petstore_core::{
-    catalogue::fuzz_list,
-    catalogue::{ListOrders, ListPets},
-    domain::{PageSize, PetStoreError},
+    errors::PetStoreError,
+    orders::ListOrders,
+    pages::PageSize,
+    pets::{ListPets, fuzz_list},
 };
 use petstore_gateway::fuzz_query;
 use petstore_proto::PageToken;

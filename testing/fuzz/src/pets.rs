@@ -1,7 +1,7 @@
 //! Targets of pets: a body in JSON, and a file to import.
 
 use petstore_admin_commands::{fuzz_export, fuzz_import};
-use petstore_core::{catalogue::ImportChunk, catalogue::fuzz_pet};
+use petstore_core::pets::{ImportChunk, fuzz_pet};
 use petstore_gateway::pets;
 use petstore_proto::v1::{NewPet, Pet};
 use prost_reflect::{DynamicMessage, ReflectMessage, prost::Message};

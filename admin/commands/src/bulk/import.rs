@@ -8,7 +8,7 @@ mod records;
 use std::{io, path::PathBuf, thread};
 
 use petstore_command_line::{RuntimeError, Signals, output::OutputSettings};
-use petstore_core::catalogue::ImportId;
+use petstore_core::pets::ImportId;
 use petstore_proto::v1::RejectedLine;
 use petstore_settings::CoreAddressSettings;
 use serde_json::json;

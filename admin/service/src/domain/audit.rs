@@ -6,7 +6,7 @@ use petstore_core::{
         Account, AccountId, AccountName, ApiKeyRecord, Ban, BanOrigin, KeyId, Remark,
         store::brownouts::Brownout,
     },
-    domain::PageSize,
+    pages::PageSize,
 };
 use serde_json::{Map, Value, json};
 

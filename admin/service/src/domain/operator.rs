@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt, net::IpAddr, sync::Arc, time::Duration};
 
 use petstore_caller::api_key::OperatorToken;
 use petstore_clock::UnixMillis;
-use petstore_core::{accounts::AccountName, domain::Violation};
+use petstore_core::{accounts::AccountName, violations::Violation};
 
 /// Name of an operator: unique, also among revoked operators. The rules are those of [`AccountName`], and
 /// `local` is reserved.

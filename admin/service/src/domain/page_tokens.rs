@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use petstore_core::domain::Violation;
+use petstore_core::violations::Violation;
 
 /// Page tokens of an operators' list with its filters. A token is valid only in the same list with the same
 /// filters.

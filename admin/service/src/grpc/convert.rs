@@ -7,7 +7,9 @@ use petstore_caller::client_address::AllowedAddresses;
 use petstore_clock::{Timestamp, UnixMillis};
 use petstore_core::{
     accounts::{Account, AccountName, ApiKeyRecord, Ban, KeyId, KeyScope, KeyState, Plan, Quota, Remark},
-    domain::{PageSize, PetStoreError, Violation, Violations},
+    errors::PetStoreError,
+    pages::PageSize,
+    violations::{Violation, Violations},
 };
 use petstore_proto::admin::v1 as pb;
 

@@ -9,7 +9,7 @@ use petstore_core::{
         Account, ApiKeyRecord, BanNote, BanOrigin, KEPT, KeyId, KeyState, Refusal, Remark, Suspension,
         check_request_id, refusal_code, store::Accounts,
     },
-    domain::PetStoreError,
+    errors::PetStoreError,
 };
 use petstore_proto::admin::v1::{
     ExplainRefusalRequest, ExplainRefusalResponse, RefusalCause as C, RefusalExplanation,

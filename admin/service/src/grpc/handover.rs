@@ -5,7 +5,7 @@ use std::time::Duration;
 use petstore_clock::UnixMillis;
 use petstore_core::{
     accounts::{ApiKeyRecord, KeyState, Minute, store::MinutesOf},
-    domain::PetStoreError,
+    errors::PetStoreError,
 };
 use petstore_proto::admin::v1::{GetKeyHandoverRequest, GetKeyHandoverResponse, HandoverState};
 

@@ -6,7 +6,7 @@ use petstore_caller::api_key::{ApiKey, KeyDigest};
 use petstore_clock::UnixMillis;
 use petstore_core::{
     accounts::{AccountName, NewExpiry},
-    domain::PetStoreError,
+    errors::PetStoreError,
 };
 use petstore_proto::admin::v1::{
     CreateOperatorRequest, CreateOperatorResponse, CreateSessionRequest, CreateSessionResponse,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use petstore_core::{
     accounts::{AccountId, Day, Minute, UsageMinute, store::MinutesOf},
-    domain::PetStoreError,
+    errors::PetStoreError,
 };
 use petstore_proto::admin::v1::{
     self as pb, GetOverviewRequest, GetOverviewResponse, GetUsageRequest, GetUsageResponse,

@@ -8,7 +8,7 @@ use petstore_core::{
         Account, AccountName, AccountUpdate, ApiKeyRecord, KeyProperties, Plan, Remark,
         store::{accounts, keys},
     },
-    domain::PetStoreError,
+    errors::PetStoreError,
 };
 
 use super::AdminStore;

@@ -1,12 +1,6 @@
 //! The tables of operators, as the core's migrations create them.
 
-use petstore_clock::UnixMillis;
 use sea_orm::entity::prelude::*;
-
-/// Returns the time in a column.
-pub(super) fn stored_moment(millis: i64) -> UnixMillis {
-    UnixMillis(u64::try_from(millis).unwrap_or_default())
-}
 
 /// The relations of a table that no query joins to another one.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
@@ -14,10 +8,11 @@ pub(crate) enum Relation {}
 
 /// Table `audit_events`.
 pub(super) mod audit_event {
+    use petstore_clock::UnixMillis;
     use petstore_proto::admin::v1::AuditEvent;
     use sea_orm::entity::prelude::*;
 
-    use super::{Relation, stored_moment};
+    use super::Relation;
 
     #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
     #[sea_orm(table_name = "audit_events")]
@@ -43,7 +38,7 @@ pub(super) mod audit_event {
         fn from(row: Model) -> Self {
             Self {
                 id: row.id,
-                create_time: Some(stored_moment(row.created_at).to_timestamp()),
+                create_time: Some(UnixMillis::stored(row.created_at).to_timestamp()),
                 operator: row.operator,
                 client_address: row.client_address,
                 client_certificate: row.certificate.unwrap_or_default(),
@@ -61,10 +56,10 @@ pub(super) mod audit_event {
 /// Table `operators`.
 pub(super) mod operator {
     use petstore_clock::UnixMillis;
-    use petstore_core::domain::PetStoreError;
+    use petstore_core::errors::PetStoreError;
     use sea_orm::{Condition, entity::prelude::*};
 
-    use super::{Relation, stored_moment};
+    use super::Relation;
     use crate::domain::{Operator, OperatorName, Role};
 
     #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
@@ -102,10 +97,10 @@ pub(super) mod operator {
                 role: role.ok_or_else(bug)?,
                 name: OperatorName::stored(row.name),
                 last_four: Some(row.last_four),
-                created_at: stored_moment(row.created_at),
-                revoked_at: row.revoked_at.map(stored_moment),
-                last_used_at: row.last_used_at.map(stored_moment),
-                expires_at: row.expires_at.map(stored_moment),
+                created_at: UnixMillis::stored(row.created_at),
+                revoked_at: row.revoked_at.map(UnixMillis::stored),
+                last_used_at: row.last_used_at.map(UnixMillis::stored),
+                expires_at: row.expires_at.map(UnixMillis::stored),
             })
         }
     }

@@ -9,7 +9,7 @@ use petstore_core::{
         AccountName, ApiKeyRecord, Ban, IssuedKey, KeyId, KeyProperties, KeyState, NewExpiry, Remark,
         store::{bans, keys},
     },
-    domain::PetStoreError,
+    errors::PetStoreError,
 };
 use serde_json::json;
 

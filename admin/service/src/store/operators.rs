@@ -5,10 +5,7 @@ use std::{collections::HashSet, time::Duration};
 use futures_util::future::BoxFuture;
 use petstore_caller::api_key::{KeyDigest, OperatorToken};
 use petstore_clock::UnixMillis;
-use petstore_core::{
-    accounts::NewExpiry,
-    domain::{PageSize, Violation},
-};
+use petstore_core::{accounts::NewExpiry, pages::PageSize, violations::Violation};
 use petstore_database::{Session, fault};
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect, QueryTrait,

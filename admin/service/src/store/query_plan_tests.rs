@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use petstore_clock::UnixMillis;
-use petstore_core::{domain::PageSize, store::Store};
+use petstore_core::{pages::PageSize, store::Store};
 use petstore_database::{OpenOptions, testing::Observe};
 use petstore_test_servers::servers::database_with_schema;
 use sea_orm::{ConnectionTrait, Statement};

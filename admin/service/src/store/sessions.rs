@@ -17,7 +17,6 @@ use super::{
     entity::{
         operator::{self, is_valid},
         operator_session::{self, Column},
-        stored_moment,
     },
 };
 use crate::{
@@ -72,13 +71,14 @@ impl AdminStore {
     /// Extends a session that is used, at most once a minute. One that a core of 1.1 opened is not extended.
     pub(super) async fn extend_session(&self, digest: KeyDigest, now: UnixMillis) -> Result<()> {
         let row = self.database.all(operator_session::Entity::find().filter(is_session(digest))).await?.pop();
-        let Some((row, opened_at)) = row.and_then(|row| row.opened_at.map(|at| (row, stored_moment(at))))
+        let Some((row, opened_at)) =
+            row.and_then(|row| row.opened_at.map(|at| (row, UnixMillis::stored(at))))
         else {
             return Ok(());
         };
         let last = opened_at.plus(Operator::SESSION_TTL);
         let expires_at = now.plus(Operator::SESSION_IDLE).min(last);
-        if expires_at.since(stored_moment(row.expires_at)) >= Duration::from_mins(1) {
+        if expires_at.since(UnixMillis::stored(row.expires_at)) >= Duration::from_mins(1) {
             let extended = operator_session::Entity::update_many()
                 .col_expr(Column::ExpiresAt, Expr::value(expires_at.as_i64()))
                 .filter(is_session(digest));
@@ -99,8 +99,8 @@ impl AdminStore {
             Some(pb::Session {
                 id: KeyDigest(row.digest.try_into().ok()?).to_hex(),
                 operator: name(row.operator_id)?,
-                create_time: row.opened_at.map(|at| stored_moment(at).to_timestamp()),
-                expire_time: Some(stored_moment(row.expires_at).to_timestamp()),
+                create_time: row.opened_at.map(|at| UnixMillis::stored(at).to_timestamp()),
+                expire_time: Some(UnixMillis::stored(row.expires_at).to_timestamp()),
                 client_address: row.client_address.unwrap_or_default(),
             })
         };

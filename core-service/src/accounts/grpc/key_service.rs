@@ -10,7 +10,7 @@ use petstore_proto::{
 };
 use tonic::{Request, Response, Result, async_trait};
 
-use super::convert::{self, refuse};
+use super::{key_id, key_uses, refuse, reported_ban};
 use crate::{
     Core,
     grpc::{CallResult, limits::LIMITS, methods::all_of_gateways},
@@ -44,7 +44,7 @@ impl KeyService for Core {
 async fn resolve(core: &Core, request: ResolveKeysRequest) -> CallResult<ResolveKeysResponse> {
     let now = core.clock.now();
     if !request.key_id.is_empty() {
-        return core.store.accounts.resolve_key(convert::key_id("key_id", &request.key_id)?, now).await;
+        return core.store.accounts.resolve_key(key_id("key_id", &request.key_id)?, now).await;
     }
     if !(1..=LIMITS.entries).contains(&request.digests.len()) {
         return Err(refuse("digests", "must be 1 to 1000"));
@@ -72,12 +72,12 @@ async fn record_use(core: &Core, request: ReportUseRequest) -> CallResult<Report
     if request.uses.len() > LIMITS.entries {
         return Err(refuse("uses", "must be at most 1000"));
     }
-    core.store.accounts.record_key_use(&convert::key_uses(request.uses)?).await?;
+    core.store.accounts.record_key_use(&key_uses(request.uses)?).await?;
     Ok(ReportUseResponse {})
 }
 
 async fn record_ban(core: &Core, request: ReportBanRequest) -> CallResult<ReportBanResponse> {
-    let key_id = convert::key_id("key_id", &request.key_id)?.to_string();
-    let reported = convert::reported_ban(request.ban)?;
+    let key_id = key_id("key_id", &request.key_id)?.to_string();
+    let reported = reported_ban(request.ban)?;
     core.store.accounts.report_ban(&key_id, reported, core.clock.now()).await
 }

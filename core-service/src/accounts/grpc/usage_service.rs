@@ -11,7 +11,7 @@ use petstore_proto::{
 };
 use tonic::{Request, Response, Result, async_trait};
 
-use super::convert::{key_id, moment, refuse, refused};
+use super::{key_id, moment, refuse, refused};
 use crate::{
     Core,
     accounts::{

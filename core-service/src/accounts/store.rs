@@ -1,0 +1,59 @@
+//! Accounts in the database.
+
+use std::fmt;
+
+use petstore_database::Database;
+use petstore_telemetry::metrics::Collectors;
+
+pub mod accounts;
+pub mod bans;
+pub mod brownouts;
+mod changes;
+mod entity;
+pub mod keys;
+mod refusals;
+mod usage;
+
+pub use usage::{AccountDay, DaysOf, MinutesOf, UsedShare};
+
+use brownouts::SentCalendar;
+use changes::Answered;
+use usage::UsageMetrics;
+
+/// The accounts and what belongs to them. Clones share the connections.
+#[derive(Clone)]
+pub struct Accounts {
+    database: Database,
+    answered: Answered,
+    calendar: SentCalendar,
+    metrics: UsageMetrics,
+}
+
+impl Accounts {
+    /// Returns the accounts in this database.
+    pub fn new(database: Database) -> Self {
+        let (answered, calendar) = (Answered::default(), SentCalendar::default());
+        Self { database, answered, calendar, metrics: UsageMetrics::default() }
+    }
+
+    /// Returns the metrics.
+    pub fn metrics(&self) -> Collectors {
+        self.metrics.collectors()
+    }
+
+    /// Returns the accounts with this handle of their database.
+    pub fn on(self, database: Database) -> Self {
+        Self { database, ..self }
+    }
+}
+
+impl fmt::Debug for Accounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Accounts").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod test_support;
+#[cfg(test)]
+mod testing;

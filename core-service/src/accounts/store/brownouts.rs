@@ -1,0 +1,167 @@
+//! Rehearsals of the removal of getPet. Functions with a transaction change them in it, for a program that
+//! records who makes the change.
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use petstore_clock::UnixMillis;
+use petstore_database::Session;
+use petstore_proto::internal::v1::{self as internal, BrownoutCalendar};
+use sea_orm::{
+    ConnectionTrait, DbErr, QueryResult,
+    sea_query::{Expr, ExprTrait, Order, Query, SelectStatement},
+};
+
+use super::{Accounts, accounts, changes::next_revision};
+use crate::{
+    accounts::{AccountId, AccountName},
+    errors::PetStoreError,
+    violations::Violation,
+};
+
+/// Maximum number of brownouts that have not ended. Every gateway keeps them all.
+const MAX_PLANNED: usize = 32;
+
+/// Maximum length: longer, it would be no rehearsal.
+const MAX_LENGTH: Duration = Duration::from_hours(24 * 7);
+
+/// A period in which getPet is refused, as a rehearsal of its removal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Brownout {
+    /// Identifier.
+    pub id: i64,
+    /// Account; `None` for every account.
+    pub account: Option<(AccountId, AccountName)>,
+    /// Start.
+    pub from: UnixMillis,
+    /// End, which is later.
+    pub until: UnixMillis,
+}
+
+/// The last calendar that gateways were sent, with the revision that it belongs to: a change raises the
+/// revision, so it is read once after each. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SentCalendar(Arc<Mutex<Option<(i64, BrownoutCalendar)>>>);
+
+impl Accounts {
+    /// Returns the brownouts that have not ended, in order of their start.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn list_brownouts(&self, now: UnixMillis) -> Result<Vec<Brownout>, PetStoreError> {
+        let rows = self.database.rows(planned(now)).await?;
+        rows.iter().map(|row| stored(row).map_err(PetStoreError::from)).collect()
+    }
+
+    /// Returns the calendar for gateways at a revision that the store has had.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn brownout_calendar(
+        &self,
+        revision: i64,
+        now: UnixMillis,
+    ) -> Result<BrownoutCalendar, PetStoreError> {
+        if let Some((sent_at, calendar)) = &*self.calendar.0.lock()
+            && *sent_at == revision
+        {
+            return Ok(calendar.clone());
+        }
+        let message = |brownout: &Brownout| internal::Brownout {
+            account_id: brownout.account.as_ref().map_or(0, |(id, _)| id.0),
+            starts_at_ms: brownout.from.as_i64(),
+            ends_at_ms: brownout.until.as_i64(),
+        };
+        let brownouts = self.list_brownouts(now).await?.iter().map(message).collect();
+        let calendar = BrownoutCalendar { brownouts };
+        *self.calendar.0.lock() = Some((revision, calendar.clone()));
+        Ok(calendar)
+    }
+}
+
+/// Plans a brownout in a transaction, and forgets those that have ended.
+///
+/// # Errors
+///
+/// [`PetStoreError::InvalidParameter`] if it has ended, is too long, or too many are planned;
+/// [`PetStoreError::AccountNotFound`], or the store's error.
+pub async fn plan(
+    transaction: &Session,
+    account: Option<&AccountName>,
+    (from, length): (UnixMillis, Duration),
+    now: UnixMillis,
+) -> Result<Brownout, PetStoreError> {
+    let refuse = |field, rule| PetStoreError::InvalidParameter(Violation::new(field, rule).into());
+    let until = from.plus(length);
+    if length.is_zero() || length > MAX_LENGTH {
+        return Err(refuse("duration", "must be positive, and at most 7 days"));
+    }
+    if until <= now || until > UnixMillis::LAST {
+        return Err(refuse("startTime", "must be such that the end is in the future, before the year 10000"));
+    }
+    let account = match account {
+        Some(name) => Some((accounts::find(transaction, name).await?.id, name.clone())),
+        None => None,
+    };
+    next_revision(transaction, now).await?; // it also makes a concurrent plan wait
+    let ended = Expr::col("ends_at").lte(now.as_i64());
+    transaction.execute(&Query::delete().from_table("brownouts").and_where(ended).take()).await?;
+    if transaction.query_all(&planned(now)).await?.len() >= MAX_PLANNED {
+        return Err(refuse("startTime", "is one too many: at most 32 brownouts may be planned; cancel one"));
+    }
+    let account_id = account.as_ref().map(|(id, _)| id.0);
+    let row = [account_id.into(), from.as_i64().into(), until.as_i64().into()];
+    let insert = Query::insert()
+        .into_table("brownouts")
+        .columns(["account_id", "starts_at", "ends_at"])
+        .values_panic(row)
+        .returning_col("id")
+        .take();
+    let rows = transaction.query_all(&insert).await?;
+    let id = rows.first().ok_or(DbErr::RecordNotInserted)?.try_get("", "id")?;
+    Ok(Brownout { id, account, from, until })
+}
+
+/// Cancels a brownout in a transaction, and returns it if it had not ended.
+///
+/// # Errors
+///
+/// If the database fails.
+pub async fn cancel(
+    transaction: &Session,
+    id: i64,
+    now: UnixMillis,
+) -> Result<Option<Brownout>, PetStoreError> {
+    let is_this = || Expr::col(("brownouts", "id")).eq(id);
+    let found = transaction.query_all(planned(now).and_where(is_this())).await?;
+    let Some(row) = found.first() else { return Ok(None) };
+    next_revision(transaction, now).await?;
+    transaction.execute(&Query::delete().from_table("brownouts").and_where(is_this()).take()).await?;
+    Ok(Some(stored(row)?))
+}
+
+/// Returns the query for the brownouts that have not ended.
+fn planned(now: UnixMillis) -> SelectStatement {
+    Query::select()
+        .columns(["id", "account_id", "starts_at", "ends_at"].map(|column| ("brownouts", column)))
+        .column(("accounts", "name"))
+        .from("brownouts")
+        .left_join("accounts", Expr::col(("accounts", "id")).equals(("brownouts", "account_id")))
+        .and_where(Expr::col("ends_at").gt(now.as_i64()))
+        .order_by("starts_at", Order::Asc)
+        .order_by(("brownouts", "id"), Order::Asc)
+        .take()
+}
+
+fn stored(row: &QueryResult) -> Result<Brownout, DbErr> {
+    let account: Option<i64> = row.try_get("", "account_id")?;
+    let name: Option<String> = row.try_get("", "name")?;
+    Ok(Brownout {
+        id: row.try_get("", "id")?,
+        account: account.map(|id| (AccountId(id), AccountName::stored(name.unwrap_or_default()))),
+        from: UnixMillis::stored(row.try_get("", "starts_at")?),
+        until: UnixMillis::stored(row.try_get("", "ends_at")?),
+    })
+}

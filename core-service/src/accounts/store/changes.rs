@@ -1,0 +1,136 @@
+//! The order of changes to accounts and keys, which gateways follow.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use crate::errors::PetStoreError;
+use parking_lot::Mutex;
+use petstore_clock::UnixMillis;
+use petstore_database::{Session, revision};
+use petstore_proto::internal::v1::{AccountChange, ListChangesResponse};
+use sea_orm::{
+    ColumnTrait, DbErr, EntityTrait, QueryFilter,
+    sea_query::{CaseStatement, Expr, ExprTrait, JoinType, Order, Query},
+};
+
+use super::{Accounts, entity::account};
+
+/// Revisions that this process has answered, at most the 1,000 newest. Clones share them.
+///
+/// A gateway's revision that is neither among them, nor the newest, nor that of an account may come from
+/// before a restore of the store. Revisions never repeat (see [`next_revision`]), so they cannot be mistaken.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Answered(Arc<Mutex<BTreeSet<i64>>>);
+
+impl Answered {
+    const MAX: usize = 1_000;
+
+    /// Forgets all, because the store may be restored while it does not answer.
+    fn clear(&self) {
+        self.0.lock().clear();
+    }
+
+    /// Returns `true` if `after` was answered, and adds the revision of the next answer.
+    fn has(&self, after: i64, newest: i64) -> bool {
+        let mut answered = self.0.lock();
+        if answered.last().is_some_and(|last| *last > newest) {
+            answered.clear(); // the store was restored
+        }
+        let has = answered.contains(&after);
+        answered.insert(newest);
+        if answered.len() > Self::MAX {
+            answered.pop_first();
+        }
+        has
+    }
+}
+
+impl Accounts {
+    /// Returns at most `limit` of the accounts that changed after `after`. One statement reads the list and
+    /// the newest revision, so that they are consistent.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn changes_after(
+        &self,
+        after: i64,
+        limit: usize,
+    ) -> Result<ListChangesResponse, PetStoreError> {
+        let query = Query::select()
+            .expr_as(Expr::col((revision::Entity, revision::Column::Value)), "revision")
+            .expr_as(Expr::col((account::Entity, account::Column::Id)), "account_id")
+            .expr_as(Expr::col((account::Entity, account::Column::Revision)), "account_revision")
+            .from(revision::Entity)
+            .join(
+                JoinType::LeftJoin,
+                account::Entity,
+                Expr::col((account::Entity, account::Column::Revision)).gte(after),
+            )
+            .and_where(Expr::col((revision::Entity, revision::Column::Id)).eq(1))
+            .order_by((account::Entity, account::Column::Revision), Order::Asc)
+            .limit(limit as u64 + 2) // the account of `after`, and one more than is listed
+            .take();
+        let rows = self.database.rows(query).await.inspect_err(|_| self.answered.clear())?;
+        let revision = rows.first().ok_or_else(revision_missing)?.try_get("", "revision")?;
+        let mut changes = Vec::with_capacity(rows.len());
+        for row in &rows {
+            // A single row without an account says that none has changed since before `after`.
+            let account_id: Option<i64> = row.try_get("", "account_id")?;
+            let changed_at: Option<i64> = row.try_get("", "account_revision")?;
+            changes.extend(
+                account_id
+                    .zip(changed_at)
+                    .map(|(account_id, revision)| AccountChange { account_id, revision }),
+            );
+        }
+        // A revision that is not of this store, or from its future, was seen before the store was restored
+        // from a backup. Nothing cached since then is valid.
+        let of_account = changes.len();
+        changes.retain(|change| change.revision > after);
+        let is_known = self.answered.has(after, revision)
+            || after == 0
+            || after == revision
+            || changes.len() < of_account;
+        let truncated = changes.len() > limit || !is_known;
+        changes.truncate(limit);
+        Ok(ListChangesResponse { revision, changes, truncated, ..ListChangesResponse::default() })
+    }
+}
+
+/// Records, in a transaction that changes an account or one of its keys, that the account changed. Returns
+/// the revision of that change.
+pub(super) async fn touch(transaction: &Session, account_id: i64, now: UnixMillis) -> Result<i64, DbErr> {
+    let revision = next_revision(transaction, now).await?;
+    account::Entity::update_many()
+        .col_expr(account::Column::Revision, Expr::value(revision))
+        .filter(account::Column::Id.eq(account_id))
+        .exec(transaction)
+        .await?;
+    Ok(revision)
+}
+
+/// Raises the revision in the transaction of the change itself. The row stays locked until the commit, so
+/// revisions become visible in their order.
+///
+/// It is the time in milliseconds, or the next number if that is higher. So a store that was restored from a
+/// backup does not repeat the revisions of changes that were lost. Older releases count by one.
+pub(super) async fn next_revision(transaction: &Session, now: UnixMillis) -> Result<i64, DbErr> {
+    let (value, now) = (Expr::col(revision::Column::Value), now.as_i64());
+    let next = CaseStatement::new().case(value.clone().lt(now), now).finally(value.add(1));
+    let raised = revision::Entity::update_many()
+        .col_expr(revision::Column::Value, next.into())
+        .filter(revision::Column::Id.eq(1))
+        .exec_with_returning(transaction)
+        .await?;
+    raised.first().map(|row| row.value).ok_or(DbErr::RecordNotUpdated)
+}
+
+/// Returns the newest revision.
+pub(super) async fn current_revision(transaction: &Session) -> Result<i64, DbErr> {
+    let row = revision::row().all(transaction).await?.pop();
+    row.map(|row| row.value).ok_or_else(|| DbErr::RecordNotFound("the revision".to_owned()))
+}
+
+pub(super) fn revision_missing() -> PetStoreError {
+    PetStoreError::Bug("the revision counter is missing".into())
+}

@@ -1,0 +1,83 @@
+//! Table `bans`.
+
+use petstore_clock::UnixMillis;
+use petstore_proto::internal::v1 as internal;
+use sea_orm::entity::prelude::*;
+
+use crate::accounts::{Ban, BanNote, BanOrigin, Remark};
+
+#[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
+#[sea_orm(table_name = "bans")]
+pub(crate) struct Model {
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub key_id: String,
+    pub imposed_at: i64,
+    pub ends_at: i64,
+    pub origin: String,
+    pub reason: Option<String>,
+}
+
+#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+pub(crate) enum Relation {
+    #[sea_orm(
+        belongs_to = "super::api_key::Entity",
+        from = "Column::KeyId",
+        to = "super::api_key::Column::Id"
+    )]
+    Key,
+}
+
+impl Related<super::api_key::Entity> for Entity {
+    fn to() -> RelationDef {
+        Relation::Key.def()
+    }
+}
+
+impl ActiveModelBehavior for ActiveModel {}
+
+/// Returns the note in a row.
+pub(crate) fn stored_note(imposed_at: i64, ends_at: i64, origin: &str, reason: Option<String>) -> BanNote {
+    let (from, until) = (UnixMillis::stored(imposed_at), UnixMillis::stored(ends_at));
+    let origin = if origin == "operator" {
+        BanOrigin::Operator(reason.map(Remark::stored))
+    } else {
+        BanOrigin::Limiter
+    };
+    Ban::new(from, until, origin).map_or(BanNote::Lifted(from), BanNote::Banned)
+}
+
+impl From<Model> for BanNote {
+    fn from(row: Model) -> Self {
+        stored_note(row.imposed_at, row.ends_at, &row.origin, row.reason)
+    }
+}
+
+/// Returns the row for a note.
+pub(crate) fn note_row(key_id: &str, note: BanNote) -> ActiveModel {
+    use sea_orm::ActiveValue::Set;
+    let (imposed_at, ends_at, origin) = match note {
+        BanNote::Banned(Ban { from, until, origin }) => (from, until, origin),
+        BanNote::Lifted(at) => (at, at, BanOrigin::Operator(None)),
+    };
+    let (origin, reason) = match origin {
+        BanOrigin::Limiter => ("limiter", None),
+        BanOrigin::Operator(reason) => ("operator", reason.map(|reason| reason.as_str().to_owned())),
+    };
+    ActiveModel {
+        key_id: Set(key_id.to_owned()),
+        imposed_at: Set(imposed_at.as_i64()),
+        ends_at: Set(ends_at.as_i64()),
+        origin: Set(origin.to_owned()),
+        reason: Set(reason),
+    }
+}
+
+/// Returns the last ban as gateways see it, if it still matters, and the time in milliseconds up to which
+/// bans are lifted, if they are.
+pub(crate) fn note_message(note: &BanNote, now: UnixMillis) -> (Option<internal::Ban>, Option<i64>) {
+    let last_ban = note.last_ban(now).map(|ban| {
+        let (origin, reason) = ban.origin.message();
+        internal::Ban { imposed_at_ms: ban.from.as_i64(), ends_at_ms: ban.until.as_i64(), origin, reason }
+    });
+    (last_ban, note.lifted_at().map(UnixMillis::as_i64))
+}

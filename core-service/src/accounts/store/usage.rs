@@ -1,0 +1,238 @@
+//! Counts of requests in the database: by account and UTC day, and by account, key and minute, with those
+//! that belong to no account; and counts of refusals by minute and cause.
+
+mod reads;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use petstore_clock::UnixMillis;
+use petstore_database::Session;
+use petstore_telemetry::metrics::{IntCounter, counter};
+use sea_orm::{
+    ConnectionTrait, DbErr,
+    sea_query::{Expr, ExprTrait, OnConflict, Query},
+};
+
+pub use self::reads::{AccountDay, DaysOf, MinutesOf, UsedShare};
+use self::reads::{has_used, used_and_limit};
+use super::{Accounts, refusals};
+use crate::{
+    accounts::{AccountId, Day, KEPT, MAX_COUNT, Minute, NO_ACCOUNT, RefusalCount, UsageMinute, UsageReport},
+    errors::PetStoreError,
+};
+
+petstore_telemetry::metrics! {
+    /// Metrics of usage. Clones share them.
+    #[derive(Clone, Debug)]
+    pub(super) struct UsageMetrics {
+        overgranted: IntCounter = counter(
+            "petstore_limit_overgranted_requests_total",
+            "Requests beyond their account's limit per day, answered with other than 429.",
+        ),
+    }
+}
+
+/// The columns of counts, in the order of [`UsageMinute::counts`].
+const COUNTS: [&str; 5] = ["succeeded", "client_errors", "refused", "server_errors", "get_pet"];
+
+impl Accounts {
+    /// Adds a report to the counts, unless it was counted already. Both happen in one transaction, so that a
+    /// report whose answer was lost can be sent again. Reports of several gateways change rows in one order,
+    /// so that they cannot deadlock.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn record_usage(
+        &self,
+        reporter: &str,
+        number: i64,
+        report: UsageReport,
+        now: UnixMillis,
+    ) -> Result<(), PetStoreError> {
+        let reporter = reporter.to_owned();
+        let overgranted = self
+            .database
+            .transaction_beside_others(move |transaction| {
+                Box::pin(async move {
+                    let mut overgranted = 0;
+                    if is_new(transaction, &reporter, number, now).await? {
+                        let UsageReport { requests, refusals, refusal_counts } = report;
+                        overgranted = add_requests(transaction, requests).await?;
+                        add_refusals(transaction, refusal_counts).await?;
+                        refusals::add(transaction, refusals).await?;
+                        let silent_since = now.minus(KEPT.reports).as_i64();
+                        delete_before(transaction, "usage_reporters", "reported_at", silent_since).await?;
+                        let first_kept = Day::containing(now).minus(KEPT.usage_days - 1);
+                        forget(transaction, "usage_days", "day", first_kept.0).await?;
+                    }
+                    Ok::<_, PetStoreError>(overgranted)
+                })
+            })
+            .await?;
+        self.metrics.overgranted.inc_by(overgranted);
+        Ok(())
+    }
+
+    /// Deletes counts by minute that are older than a day: a bounded number of the oldest minute. Returns the
+    /// number of deleted rows.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn forget_old_minutes(&self, now: UnixMillis) -> Result<u64, PetStoreError> {
+        let first_kept = Minute::containing(now).minus(KEPT.usage_minutes);
+        self.database
+            .transaction_beside_others(move |transaction| {
+                Box::pin(async move {
+                    let refusals =
+                        delete_before(transaction, "refusal_counts", "minute", first_kept.0).await?;
+                    Ok(refusals + forget(transaction, "usage_minutes", "minute", first_kept.0).await?)
+                })
+            })
+            .await
+    }
+}
+
+/// Stores the report's number, and returns `true` if it is new. The row's lock makes a repeated report wait
+/// for the one that is in flight.
+async fn is_new(transaction: &Session, reporter: &str, number: i64, now: UnixMillis) -> Result<bool, DbErr> {
+    let remember = Query::insert()
+        .into_table("usage_reporters")
+        .columns(["id", "last_report", "reported_at"])
+        .values_panic([reporter.into(), number.into(), now.as_i64().into()])
+        .on_conflict(
+            OnConflict::column("id")
+                .update_columns(["last_report", "reported_at"])
+                .action_and_where(Expr::col(("usage_reporters", "last_report")).lt(number))
+                .to_owned(),
+        )
+        .take();
+    Ok(transaction.execute(&remember).await?.rows_affected() > 0)
+}
+
+/// Adds requests to their days, and to their minutes if the key is known or they belong to no account, which
+/// is a row without a key. Returns the number of those that are beyond a limit per day.
+async fn add_requests(transaction: &Session, rows: Vec<(AccountId, UsageMinute)>) -> Result<u64, DbErr> {
+    let mut days: BTreeMap<_, [i64; 5]> = BTreeMap::new();
+    let mut minutes = BTreeMap::new();
+    for (account, UsageMinute { minute, key_id, counts }) in rows {
+        for (sum, more) in days.entry((account.0, minute.day().0)).or_default().iter_mut().zip(counts) {
+            *sum = Ord::min(sum.saturating_add(more), MAX_COUNT);
+        }
+        if key_id.is_some() || account == NO_ACCOUNT {
+            let key_id = key_id.map(|id| id.to_string()).unwrap_or_default();
+            minutes.insert((account.0, minute.0, key_id), counts);
+        }
+    }
+    let rows = days.iter().map(|((account, day), counts)| ([(*account).into(), (*day).into()], *counts));
+    add_up(transaction, "usage_days", ["account_id", "day"], COUNTS, rows).await?;
+    let minutes = minutes
+        .into_iter()
+        .map(|((account, minute, key_id), counts)| ([account.into(), minute.into(), key_id.into()], counts));
+    add_up(transaction, "usage_minutes", ["account_id", "minute", "key_id"], COUNTS, minutes).await?;
+    overgranted(transaction, &days).await
+}
+
+/// Returns the number of these requests that are beyond the current limits of their accounts: what a day has
+/// above the limit, up to what was added.
+async fn overgranted(transaction: &Session, added: &BTreeMap<(i64, i64), [i64; 5]>) -> Result<u64, DbErr> {
+    let of_accounts = || added.keys().filter(|(account, _)| *account != NO_ACCOUNT.0);
+    if of_accounts().next().is_none() {
+        return Ok(0);
+    }
+    let [id, account_id, day] =
+        [("accounts", "id"), ("usage_days", "account_id"), ("usage_days", "day")].map(Expr::col);
+    let (used, limit) = used_and_limit();
+    let query = Query::select()
+        .from("usage_days")
+        .cross_join("accounts")
+        .columns([("usage_days", "account_id"), ("usage_days", "day")])
+        .expr_as(used.sub(limit), "beyond")
+        .and_where(account_id.clone().eq(id))
+        .and_where(account_id.is_in(of_accounts().map(|(account, _)| *account)))
+        .and_where(day.is_in(of_accounts().map(|(_, day)| *day).collect::<BTreeSet<_>>()))
+        .and_where(has_used(UsedShare::OverLimit))
+        .take();
+    let mut total = 0;
+    for row in transaction.query_all(&query).await? {
+        // The query also finds other days of these accounts.
+        let day = (row.try_get("", "account_id")?, row.try_get("", "day")?);
+        let Some([succeeded, client_errors, _, server_errors, _]) = added.get(&day) else { continue };
+        let (beyond, granted): (i64, i64) =
+            (row.try_get("", "beyond")?, succeeded + client_errors + server_errors); // at most 3 * MAX_COUNT
+        total += Ord::min(beyond, granted).unsigned_abs(); // neither is negative
+    }
+    Ok(total)
+}
+
+async fn add_refusals(transaction: &Session, mut rows: Vec<RefusalCount>) -> Result<(), DbErr> {
+    rows.sort_unstable_by_key(|count| (count.minute, count.cause));
+    let rows = rows.into_iter().map(|RefusalCount { minute, cause, requests }| {
+        ([minute.0.into(), i64::from(i32::from(cause)).into()], [requests])
+    });
+    add_up(transaction, "refusal_counts", ["minute", "cause"], ["requests"], rows).await
+}
+
+/// Inserts rows in their order, or adds to the counts of existing rows. A count stops at [`MAX_COUNT`]: a
+/// larger one would not fit the column, or would become a fraction.
+async fn add_up<const K: usize, const N: usize>(
+    transaction: &Session,
+    table: &'static str,
+    key: [&'static str; K],
+    counts: [&'static str; N],
+    rows: impl ExactSizeIterator<Item = ([Expr; K], [i64; N])>,
+) -> Result<(), DbErr> {
+    if rows.len() == 0 {
+        return Ok(());
+    }
+    let sum = |column: &'static str| {
+        let (kept, more) = (Expr::col((table, column)), Expr::col(("excluded", column)));
+        let is_most = kept.clone().gt(Expr::val(MAX_COUNT).sub(more.clone()));
+        (column, Expr::case(is_most, MAX_COUNT).finally(kept.add(more)).into())
+    };
+    let mut insert = Query::insert();
+    insert.into_table(table).columns(key.into_iter().chain(counts));
+    for (key, counts) in rows {
+        insert.values_panic(key.into_iter().chain(counts.map(Expr::val)));
+    }
+    insert.on_conflict(OnConflict::columns(key).values(counts.map(sum)).to_owned());
+    transaction.execute(&insert).await.map(drop)
+}
+
+/// Deletes the rows whose value in a column is smaller than this one. Returns their number.
+async fn delete_before(
+    transaction: &Session,
+    table: &'static str,
+    column: &'static str,
+    first_kept: i64,
+) -> Result<u64, DbErr> {
+    let old = Query::delete().from_table(table).and_where(Expr::col(column).lt(first_kept)).take();
+    Ok(transaction.execute(&old).await?.rows_affected())
+}
+
+/// Deletes rows of the oldest period, if it is before the first one to keep: those of at most 1,000
+/// accounts. Returns the number of deleted rows.
+async fn forget(
+    transaction: &Session,
+    table: &'static str,
+    period: &'static str,
+    first_kept: i64,
+) -> Result<u64, DbErr> {
+    let oldest = Query::select().from(table).expr_as(Expr::col(period).min(), "oldest").take();
+    let oldest = transaction.query_all(&oldest).await?;
+    let oldest = oldest.first().map(|row| row.try_get::<Option<i64>>("", "oldest")).transpose()?.flatten();
+    let Some(oldest) = oldest.filter(|oldest| *oldest < first_kept) else { return Ok(0) };
+    let of_oldest = Expr::col(period).eq(oldest);
+    let accounts =
+        Query::select().from(table).column("account_id").and_where(of_oldest.clone()).limit(1_000).take();
+    let delete = Query::delete()
+        .from_table(table)
+        .and_where(of_oldest)
+        .and_where(Expr::col("account_id").in_subquery(accounts))
+        .take();
+    Ok(transaction.execute(&delete).await?.rows_affected())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,227 @@
+//! Reads of the counts: by day, by account and by minute.
+
+use std::ops::Range;
+
+use sea_orm::{
+    DbErr, QueryResult,
+    sea_query::{CaseStatement, Expr, ExprTrait, Order, Query, SelectStatement},
+};
+
+use super::{Accounts, COUNTS};
+use crate::{
+    accounts::{
+        AccountId, Day, KeyId, Minute, NO_ACCOUNT, Plan, UsageMinute, store::entity::account::stored_plan,
+    },
+    errors::PetStoreError,
+};
+
+/// Selection and grouping of the minutes to read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MinutesOf {
+    /// Account to which the counts are limited, if any.
+    pub account: Option<AccountId>,
+    /// Key to which the counts are limited, if any.
+    pub key_id: Option<KeyId>,
+    /// `true` to count each key separately.
+    pub by_key: bool,
+}
+
+/// Selection of the days of all accounts to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DaysOf {
+    /// The days.
+    pub days: Range<Day>,
+    /// Position after which to read; `None` to begin with the first account.
+    pub after: Option<(AccountId, Day)>,
+    /// Days to select by what the account used of its current limit per day; `None` for all.
+    pub used: Option<UsedShare>,
+}
+
+/// Selection of days by the used part of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UsedShare {
+    /// 80 % or more.
+    NearLimit,
+    /// More than the limit.
+    OverLimit,
+}
+
+/// The requests of one account on one day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountDay {
+    /// The account.
+    pub account_id: AccountId,
+    /// Current name of the account.
+    pub account: String,
+    /// Current plan of the account.
+    pub plan: Plan,
+    /// The day.
+    pub day: Day,
+    /// Counts in the order of [`UsageMinute::counts`].
+    pub counts: [i64; 5],
+}
+
+impl Accounts {
+    /// Returns the counts since a day, of one account or of all requests together, in ascending order of
+    /// days. Days without requests are left out. Returns also the number of the reporter's last report that
+    /// was counted; 0 if there was none, or there are no days. One statement reads both, so that they are
+    /// consistent.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn usage_by_day(
+        &self,
+        account: Option<AccountId>,
+        since: Day,
+        reporter: &str,
+    ) -> Result<(Vec<(Day, [i64; 5])>, i64), PetStoreError> {
+        let last_report = Query::select()
+            .column("last_report")
+            .from("usage_reporters")
+            .and_where(Expr::col("id").eq(reporter))
+            .take();
+        let mut query = sums("usage_days", "day", since.0, account);
+        query.expr_as(last_report, "last_report").order_by("day", Order::Asc);
+        let (mut days, mut last_report) = (Vec::new(), 0);
+        for row in self.database.rows(query).await? {
+            days.push((Day(row.try_get("", "day")?), stored_counts(&row)?));
+            last_report = row.try_get::<Option<i64>>("", "last_report")?.unwrap_or_default();
+        }
+        Ok((days, last_report))
+    }
+
+    /// Returns the days with requests of every account, in ascending order of accounts and then of days, at
+    /// most `max`. Requests that belong to no account are left out.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn usage_by_account(&self, of: DaysOf, max: u64) -> Result<Vec<AccountDay>, PetStoreError> {
+        let (account, day) = of.after.unwrap_or((NO_ACCOUNT, Day(i64::MAX)));
+        let [id, account_id, of_day] =
+            [("accounts", "id"), ("usage_days", "account_id"), ("usage_days", "day")].map(Expr::col);
+        let mut query = Query::select();
+        let of_account = if let Some(share) = of.used {
+            // By the index of days. The accounts that are selected are sorted.
+            query.from("usage_days").cross_join("accounts").and_where(has_used(share));
+            Expr::val(0)
+        } else {
+            // In the order of the keys, so that nothing is sorted: a page costs at most a lookup per account,
+            // even if few of them have days in the range. Bounds that depend on the account keep planners
+            // from the index of days, by which they would sort all days of the range for each page.
+            query.from("accounts").cross_join("usage_days");
+            id.clone().mul(0)
+        };
+        query
+            .columns([("usage_days", "account_id"), ("usage_days", "day")])
+            .columns(COUNTS.map(|column| ("usage_days", column)))
+            .columns(["name", "plan", "per_minute", "per_day"].map(|column| ("accounts", column)))
+            .and_where(account_id.eq(id.clone()))
+            .and_where(id.clone().gte(account.0))
+            .and_where(id.gt(account.0).or(of_day.clone().gt(day.0)))
+            .and_where(of_day.clone().gte(of_account.clone().add(of.days.start.0)))
+            .and_where(of_day.lt(of_account.add(of.days.end.0)))
+            .order_by(("accounts", "id"), Order::Asc)
+            .order_by(("usage_days", "day"), Order::Asc)
+            .limit(max);
+        let counted = |row: &QueryResult| {
+            let plan: String = row.try_get("", "plan")?;
+            Ok(AccountDay {
+                account_id: AccountId(row.try_get("", "account_id")?),
+                account: row.try_get("", "name")?,
+                plan: stored_plan(&plan, row.try_get("", "per_minute")?, row.try_get("", "per_day")?)?,
+                day: Day(row.try_get("", "day")?),
+                counts: stored_counts(row)?,
+            })
+        };
+        self.database.rows(query).await?.iter().map(counted).collect()
+    }
+
+    /// Returns the counts since a minute, in ascending order of minutes and then of keys. Minutes without
+    /// requests are left out. If there are more than `max`, the last ones are returned.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn usage_by_minute(
+        &self,
+        of: MinutesOf,
+        since: Minute,
+        max: u64,
+    ) -> Result<Vec<UsageMinute>, PetStoreError> {
+        let mut query = sums("usage_minutes", "minute", since.0, of.account);
+        query.order_by("minute", Order::Desc).limit(max);
+        if let Some(key_id) = of.key_id {
+            query.and_where(Expr::col("key_id").eq(key_id.to_string()));
+        }
+        if of.by_key {
+            query.column("key_id").group_by_col("key_id").order_by("key_id", Order::Desc);
+        }
+        let counted = |row: &QueryResult| -> Result<UsageMinute, PetStoreError> {
+            let key_id: Option<String> = of.by_key.then(|| row.try_get("", "key_id")).transpose()?;
+            Ok(UsageMinute {
+                minute: Minute(row.try_get("", "minute")?),
+                key_id: key_id.and_then(|id| id.parse().ok()).or(of.key_id),
+                counts: stored_counts(row)?,
+            })
+        };
+        self.database.rows(query).await?.iter().rev().map(counted).collect()
+    }
+}
+
+/// Returns the condition that a day's requests are this share of the account's limit.
+pub(super) fn has_used(share: UsedShare) -> Expr {
+    let (used, limit) = used_and_limit();
+    match share {
+        UsedShare::NearLimit => used.mul(5).gte(limit.mul(4)),
+        UsedShare::OverLimit => used.gt(limit),
+    }
+}
+
+/// Returns a day's requests and the account's limit. Requests answered with 429 do not count against it
+/// (docs/contract.md, 6.3).
+pub(super) fn used_and_limit() -> (Expr, Expr) {
+    let count = |column| Expr::col(("usage_days", column));
+    let [succeeded, client_errors, _, server_errors, _] = COUNTS.map(count);
+    let mut limit = CaseStatement::new();
+    for name in Plan::NAMES {
+        if let Ok(plan) = Plan::parse(name, None, None) {
+            let per_day = i64::try_from(plan.quota().per_day).unwrap_or(i64::MAX / 4);
+            limit = limit.case(Expr::col(("accounts", "plan")).eq(name), per_day);
+        }
+    }
+    let limit: Expr = limit.finally(Expr::col(("accounts", "per_day"))).into();
+    (succeeded.add(client_errors).add(server_errors), limit)
+}
+
+/// Returns the query for the sums of all counts by period, since a period.
+fn sums(
+    table: &'static str,
+    period: &'static str,
+    since: i64,
+    account: Option<AccountId>,
+) -> SelectStatement {
+    let mut query = Query::select();
+    query.from(table).column(period).and_where(Expr::col(period).gte(since)).group_by_col(period);
+    for column in COUNTS {
+        query.expr_as(sum_of(Expr::col(column)), column);
+    }
+    if let Some(account) = account {
+        query.and_where(Expr::col("account_id").eq(account.0));
+    }
+    query
+}
+
+/// Returns the sum of counts. The sum of 64-bit integers is a decimal number on PostgreSQL, and is cast back.
+fn sum_of(counts: Expr) -> Expr {
+    counts.sum().cast_as("bigint")
+}
+
+fn stored_counts(row: &QueryResult) -> Result<[i64; 5], DbErr> {
+    let mut counts = [0; 5];
+    for (count, column) in counts.iter_mut().zip(COUNTS) {
+        *count = row.try_get("", column)?;
+    }
+    Ok(counts)
+}

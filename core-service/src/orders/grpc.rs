@@ -1,0 +1,80 @@
+//! `petstore.v1.StoreService`.
+
+use petstore_clock::UnixMillis;
+use petstore_proto::{
+    rpc::{ADVANCE_ORDER, GET_ORDER, LIST_ORDERS, PLACE_ORDER},
+    v1::{
+        self, AdvanceOrderRequest, AdvanceOrderResponse, GetOrderRequest, GetOrderResponse,
+        ListOrdersRequest, ListOrdersResponse, PlaceOrderRequest, PlaceOrderResponse,
+        store_service_server::StoreService,
+    },
+};
+use tonic::{Request, Response, Result, async_trait};
+
+use super::{ListOrders, NewOrder, Order, OrderId, OrderStatus};
+use crate::{Core, errors::PetStoreError, grpc::CallResult};
+
+#[async_trait]
+impl StoreService for Core {
+    async fn place_order(&self, request: Request<PlaceOrderRequest>) -> Result<Response<PlaceOrderResponse>> {
+        self.answer(PLACE_ORDER, request, |request| place(self, request)).await
+    }
+
+    async fn get_order(&self, request: Request<GetOrderRequest>) -> Result<Response<GetOrderResponse>> {
+        self.answer(GET_ORDER, request, |request| get(self, request)).await
+    }
+
+    async fn list_orders(&self, request: Request<ListOrdersRequest>) -> Result<Response<ListOrdersResponse>> {
+        self.answer(LIST_ORDERS, request, |request| page(self, request)).await
+    }
+
+    async fn advance_order(
+        &self,
+        request: Request<AdvanceOrderRequest>,
+    ) -> Result<Response<AdvanceOrderResponse>> {
+        self.answer(ADVANCE_ORDER, request, |request| advance(self, request)).await
+    }
+}
+
+pub(crate) async fn page(core: &Core, request: ListOrdersRequest) -> CallResult<ListOrdersResponse> {
+    let list = ListOrders::parse(request.page_size, &request.page_token)?;
+    let page = core.store.orders.list_orders(list).await?;
+    Ok(ListOrdersResponse {
+        orders: page.rows.iter().map(wire).collect(),
+        next_page_token: page.next.map(|token| token.to_string()).unwrap_or_default(),
+    })
+}
+
+async fn place(core: &Core, request: PlaceOrderRequest) -> CallResult<PlaceOrderResponse> {
+    let order = request.order.unwrap_or_default(); // an empty order fails with all its missing members
+    let new = NewOrder::parse(order.pet_id, order.quantity, order.ship_date)?;
+    let order = core.store.orders.insert_order(new).await?;
+    Ok(PlaceOrderResponse { order: Some(wire(&order)) })
+}
+
+async fn get(core: &Core, request: GetOrderRequest) -> CallResult<GetOrderResponse> {
+    let id = OrderId(request.order_id);
+    let order = core.store.orders.find_order(id).await?.ok_or(PetStoreError::OrderNotFound(id.0))?;
+    Ok(GetOrderResponse { order: Some(wire(&order)) })
+}
+
+async fn advance(core: &Core, request: AdvanceOrderRequest) -> CallResult<AdvanceOrderResponse> {
+    let to = status(request.status)?;
+    let order = core.store.orders.advance_order(OrderId(request.order_id), to).await?;
+    Ok(AdvanceOrderResponse { order: Some(wire(&order)) })
+}
+
+fn status(number: i32) -> CallResult<OrderStatus> {
+    OrderStatus::from_number(number).ok_or_else(|| PetStoreError::Invalid(OrderStatus::UNKNOWN.into()))
+}
+
+fn wire(order: &Order) -> v1::Order {
+    v1::Order {
+        id: order.id.0,
+        pet_id: order.pet_id.0,
+        quantity: order.quantity.get(),
+        ship_date: order.ship_date.map(UnixMillis::to_timestamp),
+        status: order.status.number().into(),
+        complete: order.status.is_complete(),
+    }
+}

@@ -1,0 +1,104 @@
+//! Orders in the database.
+
+use petstore_clock::UnixMillis;
+use petstore_database::{Database, DatabaseError, fault};
+use petstore_proto::lists;
+use sea_orm::{
+    ActiveValue::Set, ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, sea_query::Expr,
+};
+
+use super::{ListOrders, NewOrder, Order, OrderId, OrderStatus, entity as order};
+use crate::{errors::PetStoreError, pages::Page};
+
+/// The orders. Clones share the connections.
+#[derive(Clone)]
+pub(crate) struct StoredOrders {
+    database: Database,
+}
+
+impl StoredOrders {
+    /// Returns the orders in this database.
+    pub(crate) fn new(database: Database) -> Self {
+        Self { database }
+    }
+
+    /// Places an order, and assigns its identifier. The foreign key checks that the pet exists.
+    pub(crate) async fn insert_order(&self, new: NewOrder) -> Result<Order, PetStoreError> {
+        let row = order::ActiveModel {
+            pet_id: Set(new.pet_id.0),
+            quantity: Set(new.quantity.get().into()),
+            ship_date: Set(new.ship_date.map(UnixMillis::as_i64)),
+            status: Set(status_column(OrderStatus::Placed)),
+            ..Default::default()
+        };
+        let inserted = self.database.insert_rows(vec![row]).await.map_err(|error| match error {
+            DatabaseError::Failed(error) if fault::is_missing_reference(&error) => {
+                PetStoreError::PetNotFound(new.pet_id.0)
+            }
+            error => error.into(),
+        });
+        let row: order::Model = inserted?.into_iter().next().ok_or(DbErr::RecordNotInserted)?;
+        row.try_into()
+    }
+
+    /// Returns the order, if it exists.
+    pub(crate) async fn find_order(&self, id: OrderId) -> Result<Option<Order>, PetStoreError> {
+        // `.all()` TODO.
+        let mut rows =
+            self.database.read(move |db| Box::pin(order::Entity::find_by_id(id.0).all(db))).await?;
+        rows.pop().map(Order::try_from).transpose()
+    }
+
+    /// Returns one page. The cost does not depend on the position: the page begins by key after the last row
+    /// of the previous one.
+    pub(crate) async fn list_orders(&self, list: ListOrders) -> Result<Page<Order>, PetStoreError> {
+        let mut query = order::Entity::find().order_by_asc(order::Column::Id);
+        if let Some(after) = list.after {
+            query = query.filter(order::Column::Id.gt(after.0));
+        }
+        let query = query.limit(list.size.get() as u64 + 1); // one more shows if another page follows
+        let rows = self.database.read(move |db| Box::pin(query.clone().all(db))).await?;
+        let orders = rows.into_iter().map(Order::try_from).collect::<Result<_, _>>()?;
+        Ok(Page::cut(orders, list.size, lists::ORDERS, |order| order.id.0))
+    }
+
+    /// Advances an order to `to`, if its status is the one before that. It is one statement, so that exactly
+    /// one of any number of concurrent calls succeeds.
+    pub(crate) async fn advance_order(&self, id: OrderId, to: OrderStatus) -> Result<Order, PetStoreError> {
+        self.database
+            .transaction_beside_others(move |transaction| {
+                Box::pin(async move {
+                    let updated = match to.predecessor() {
+                        Some(from) => {
+                            order::Entity::update_many()
+                                .col_expr(order::Column::Status, Expr::value(status_column(to)))
+                                .filter(order::Column::Id.eq(id.0))
+                                .filter(order::Column::Status.eq(status_column(from)))
+                                .exec_with_returning(transaction)
+                                .await?
+                        }
+                        None => Vec::new(),
+                    };
+                    if let Some(row) = updated.into_iter().next() {
+                        return row.try_into();
+                    }
+                    let row = order::Entity::find_by_id(id.0).all(transaction).await?.pop();
+                    let from = row
+                        .map(Order::try_from)
+                        .transpose()?
+                        .ok_or(PetStoreError::OrderNotFound(id.0))?
+                        .status;
+                    let (id, from, to) = (id.0, from.to_string(), to.to_string());
+                    Err(PetStoreError::InvalidOrderTransition { id, from, to })
+                })
+            })
+            .await
+    }
+}
+
+fn status_column(status: OrderStatus) -> i16 {
+    status.number().into()
+}
+
+#[cfg(test)]
+mod tests;

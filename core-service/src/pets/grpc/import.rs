@@ -1,0 +1,141 @@
+//! `ImportPets`: a stream of chunks, each of which takes effect separately.
+
+use petstore_grpc_server::CallFault;
+use petstore_proto::v1::{ImportPetsRequest, ImportPetsResponse, RejectedLine};
+use tokio::time;
+use tonic::{Status, Streaming};
+
+use super::parse_pet;
+use crate::{
+    Core,
+    errors::PetStoreError,
+    grpc::{CallResult, limits::BOUNDS},
+    pets::{ImportChunk, ImportId, ImportProgress},
+    violations::Violation,
+};
+
+/// One call.
+#[derive(Debug)]
+struct Import<'a> {
+    core: &'a Core,
+    id: ImportId,
+    strict: bool,
+    progress: ImportProgress,
+    created: i64,
+    rejected: i64,
+    rejected_lines: Vec<RejectedLine>,
+}
+
+/// Reads the stream to its end. A broken stream ends with tonic's status; the chunks that had arrived have
+/// taken effect.
+pub(super) async fn import(
+    core: &Core,
+    mut messages: Streaming<ImportPetsRequest>,
+) -> CallResult<Result<ImportPetsResponse, Status>> {
+    let first = match next(core, &mut messages).await? {
+        Ok(first) => first.unwrap_or_default(), // an empty stream has no name
+        Err(broken) => return Ok(Err(broken)),
+    };
+    let id = ImportId::parse(&first.import_id).map_err(invalid)?;
+    let progress = in_turn(core, core.store.pets.import_progress(&id)).await?;
+    let strict = first.strict;
+    let mut import =
+        Import { core, id, strict, progress, created: 0, rejected: 0, rejected_lines: Vec::new() };
+    let mut message = Some(first);
+    while let Some(chunk) = message {
+        import.take(chunk).await?;
+        if import.is_over() {
+            break;
+        }
+        message = match next(core, &mut messages).await? {
+            Ok(next) => next,
+            Err(broken) => return Ok(Err(broken)),
+        };
+    }
+    Ok(Ok(import.answer()))
+}
+
+async fn next(
+    core: &Core,
+    messages: &mut Streaming<ImportPetsRequest>,
+) -> CallResult<Result<Option<ImportPetsRequest>, Status>> {
+    time::timeout(core.import_idle_timeout, messages.message())
+        .await
+        .map_err(|_| CallFault::DeadlineExceeded.into())
+}
+
+/// Runs a piece of a stream's work in its turn, with the deadline of a call. The stream only holds a permit
+/// meanwhile.
+async fn in_turn<T>(core: &Core, work: impl Future<Output = CallResult<T>>) -> CallResult<T> {
+    let in_turn = async {
+        let _permit = core.chunks.acquire().await; // never closed
+        work.await
+    };
+    time::timeout(BOUNDS.call_timeout, in_turn).await.map_err(|_| CallFault::DeadlineExceeded)?
+}
+
+fn invalid(violation: Violation) -> PetStoreError {
+    PetStoreError::Invalid(violation.into())
+}
+
+impl Import<'_> {
+    /// Returns `true` if a rejected line ends the call.
+    fn is_over(&self) -> bool {
+        self.strict && self.rejected > 0
+    }
+
+    async fn take(&mut self, message: ImportPetsRequest) -> CallResult<()> {
+        if !message.import_id.is_empty() && message.import_id != self.id.as_str() {
+            return Err(invalid(Violation::new("importId", "must be the same in all messages of a call")));
+        }
+        let chunk = self.judge(message)?;
+        if chunk.last_line == 0 {
+            return Ok(()); // it asks for the position, or its first line is rejected
+        }
+        let work = self.core.store.pets.import_chunk(&self.id, chunk, self.core.clock.now());
+        let (created, progress) = in_turn(self.core, work).await?;
+        self.created += created;
+        self.progress = progress;
+        Ok(())
+    }
+
+    /// Validates the lines and leaves out the rejected ones. If a rejection ends the call, the lines after it
+    /// are left out as well.
+    fn judge(&mut self, message: ImportPetsRequest) -> CallResult<ImportChunk> {
+        let numbers: Vec<i64> = message.lines.iter().map(|line| line.line).collect();
+        let mut last_line = ImportChunk::end(&numbers, message.last_line)?;
+        let mut lines = Vec::with_capacity(message.lines.len());
+        for line in message.lines {
+            match parse_pet(line.pet) {
+                Ok(pet) => lines.push((line.line, pet)),
+                Err(violations) => {
+                    self.reject(line.line, &PetStoreError::Invalid(violations));
+                    if self.is_over() {
+                        last_line = line.line - 1;
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(ImportChunk { lines, last_line })
+    }
+
+    fn reject(&mut self, line: i64, error: &PetStoreError) {
+        self.rejected += 1;
+        // With the longest texts, this many fit into an answer.
+        if self.rejected_lines.len() < 8_000 {
+            let (reason, message) = (error.code().name.to_owned(), error.to_string());
+            self.rejected_lines.push(RejectedLine { line, reason, message });
+        }
+    }
+
+    fn answer(self) -> ImportPetsResponse {
+        ImportPetsResponse {
+            last_line: self.progress.last_line,
+            created: self.created,
+            created_in_all: self.progress.created,
+            rejected: self.rejected,
+            rejected_lines: self.rejected_lines,
+        }
+    }
+}

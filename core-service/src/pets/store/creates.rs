@@ -1,0 +1,188 @@
+//! Batched creation of pets, in one transaction.
+
+use std::{collections::HashSet, sync::Arc};
+
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use petstore_clock::UnixMillis;
+use petstore_database::{BatchError, Batched, Batches, Database, Session, fault};
+use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement, sea_query::ArrayType};
+use sha2::{Digest, Sha256};
+
+use crate::pets::{
+    IdempotencyKey, NewPet, PetId,
+    entity::{self as pet, array_value, numbers},
+};
+
+/// Maximum number of pets in a batch. Their names have up to 1,020 bytes each, so a batch has less than 100
+/// KiB.
+const MOST_PETS: usize = 64;
+
+/// Batched creation of pets. Clones share it.
+#[derive(Clone)]
+pub(in crate::pets) struct PetCreates {
+    batches: Batches<Creates>,
+    in_flight: KeysInFlight,
+}
+
+impl PetCreates {
+    pub(in crate::pets) fn new(database: &mut Database) -> Self {
+        // One commit at a time, because two would only wait for each other. One more runs while one waits for
+        // a lock.
+        Self { batches: database.batched_writes("creates", 1), in_flight: Arc::default() }
+    }
+
+    /// Registers a creation. Returns `None` if one with that key is already in flight.
+    pub(in crate::pets) fn begin(&self, key: &IdempotencyKey) -> Option<InFlightKey> {
+        let mut keys = self.in_flight.lock();
+        let entry = || Entry { in_flight: Arc::clone(&self.in_flight), key: key.clone() };
+        keys.insert(key.clone()).then(|| InFlightKey(Arc::new(entry())))
+    }
+
+    /// Returns the identifier of the pet, or `None` if the name of its creation is taken.
+    pub(in crate::pets) async fn add(
+        &self,
+        pet: &NewPet,
+        name: Option<(&InFlightKey, UnixMillis)>,
+    ) -> Result<Option<PetId>, DbErr> {
+        let name = name.map(|(key, now)| (key.clone(), now));
+        let new = NewRow { pet: pet.clone(), name, wait: "50ms" };
+        match self.batches.ask(new.clone()).await {
+            Err(BatchError { error, is_shared })
+                if is_name_in_use(&error) || (is_shared && fault::is_refusal(&error)) =>
+            {
+                self.batches.ask_alone(NewRow { wait: "1s", ..new }).await
+            }
+            answer => answer.map_err(|error| error.error),
+        }
+    }
+}
+
+/// Keys of the creations that this process is working on: at most as many as concurrent calls.
+type KeysInFlight = Arc<Mutex<HashSet<IdempotencyKey>>>;
+
+/// Key of a creation in flight, which ends when the last clone is dropped.
+#[derive(Clone)]
+pub(in crate::pets) struct InFlightKey(Arc<Entry>);
+
+struct Entry {
+    in_flight: KeysInFlight,
+    key: IdempotencyKey,
+}
+
+impl InFlightKey {
+    /// Returns the digest, which is stored instead of the key's text: a client may have put a secret into it.
+    pub(in crate::pets) fn digest(&self) -> Vec<u8> {
+        Sha256::digest(self.0.key.as_str()).to_vec()
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.in_flight.lock().remove(&self.key);
+    }
+}
+
+/// Returns `true` if another core was still working on a creation with one of the names when the time to wait
+/// for it had passed.
+pub(in crate::pets) fn is_name_in_use(error: &DbErr) -> bool {
+    fault::is_key_timeout(error, NAMES)
+}
+
+/// Primary key of the names of creations, on PostgreSQL. SQLite skips a name that is taken.
+pub(in crate::pets) const NAMES: &str = "create_requests_pkey";
+
+/// The kind of call that adds a pet.
+struct Creates;
+
+#[derive(Clone)]
+struct NewRow {
+    pet: NewPet,
+    /// Name of the creation, which stays in flight until the batch has ended, and the time of the call.
+    name: Option<(InFlightKey, UnixMillis)>,
+    /// Time to wait for the transaction of another core that works on one of the names. In a batch it is
+    /// short: the call with that name then waits alone, as long as other statements wait for a lock.
+    wait: &'static str,
+}
+
+impl Batched for Creates {
+    type Call = NewRow;
+    type Answer = Option<PetId>;
+    type Batch = Vec<NewRow>;
+
+    fn add(rows: &mut Vec<NewRow>, row: NewRow) -> Result<usize, NewRow> {
+        if rows.len() == MOST_PETS {
+            return Err(row);
+        }
+        rows.push(row);
+        Ok(rows.len() - 1)
+    }
+
+    fn answer(session: &Session, rows: Vec<NewRow>) -> BoxFuture<'_, Result<Vec<Self::Answer>, DbErr>> {
+        Box::pin(async move {
+            match session.get_database_backend() {
+                DbBackend::Postgres => add_on_postgres(session, &rows).await,
+                _ => add_on_sqlite(session, &rows).await,
+            }
+        })
+    }
+}
+
+async fn add_on_postgres(session: &Session, rows: &[NewRow]) -> Result<Vec<Option<PetId>>, DbErr> {
+    let mut added = vec![None; rows.len()];
+    for row in session.query_all_raw(add_statement(rows)).await? {
+        let number: i64 = row.try_get_by_index(0)?;
+        *place(&mut added, number)? = Some(PetId(row.try_get_by_index(1)?));
+    }
+    Ok(added)
+}
+
+fn add_statement(rows: &[NewRow]) -> Statement {
+    if let [NewRow { pet, name: None, .. }] = rows {
+        let values = pet::new_values(pet);
+        return Statement::from_sql_and_values(DbBackend::Postgres, pet::ADD_ONE_ON_POSTGRES, values);
+    }
+    let digest = |row: &NewRow| row.name.as_ref().map_or_else(Vec::new, |(key, _)| key.digest());
+    let names = [
+        rows.first().map_or("1s", |row| row.wait).into(),
+        array_value(ArrayType::Bytes, rows.iter().map(digest)),
+        numbers(rows.iter().map(created_at)),
+    ];
+    let values = names.into_iter().chain(pet::new_arrays(rows.iter().map(|row| &row.pet)));
+    Statement::from_sql_and_values(DbBackend::Postgres, pet::ADD_ON_POSTGRES, values)
+}
+
+async fn add_on_sqlite(session: &Session, rows: &[NewRow]) -> Result<Vec<Option<PetId>>, DbErr> {
+    let digest = |row: &NewRow| row.name.as_ref().map(|(key, _)| hexadecimal(&key.digest()));
+    let json: Vec<_> = rows.iter().map(|row| pet::new_json(digest(row), created_at(row), &row.pet)).collect();
+    let text = serde_json::to_string(&json).map_err(|error| DbErr::Json(error.to_string()))?;
+    let text = Statement::from_sql_and_values(DbBackend::Sqlite, pet::ADD_ON_SQLITE, [text.into()]);
+    let mut added = vec![None; rows.len()];
+    let mut ids = session.transact(text).await?.into_iter();
+    let last_id: i64 = ids.next().ok_or_else(unknown_pet)?.try_get_by_index(0)?;
+    for row in ids {
+        let id: i64 = row.try_get_by_index(0)?;
+        *place(&mut added, id - last_id - 1)? = Some(PetId(id));
+    }
+    Ok(added)
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    let digit = |four_bits: u8| char::from_digit(u32::from(four_bits), 16).unwrap_or_default();
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+fn created_at(row: &NewRow) -> i64 {
+    row.name.as_ref().map_or(0, |(_, now)| now.as_i64())
+}
+
+fn place(added: &mut [Option<PetId>], number: i64) -> Result<&mut Option<PetId>, DbErr> {
+    usize::try_from(number).ok().and_then(|number| added.get_mut(number)).ok_or_else(unknown_pet)
+}
+
+fn unknown_pet() -> DbErr {
+    DbErr::Custom("the database added a pet that it was not given".into())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+use std::collections::HashSet;
+
+use proptest::{prelude::*, sample::select};
+use sea_orm::{ActiveValue::Set, EntityTrait};
+use tokio::runtime::Runtime;
+
+use super::*;
+use crate::{
+    pages::PageSize,
+    pets::{PetName, PetStatus},
+    store::{Store, test_support::new_store},
+};
+
+fn new_pet(name: &str, status: Option<PetStatus>) -> NewPet {
+    NewPet { category_id: 7, status, ..NewPet::named(name) }
+}
+
+fn statuses() -> impl Strategy<Value = Option<PetStatus>> {
+    proptest::option::of(select(&PetStatus::ALL[..]))
+}
+
+fn batch(names: impl ExactSizeIterator<Item = String>) -> Batch {
+    Batch::parse(names.map(|name| Ok(new_pet(&name, Some(PetStatus::Sold))))).unwrap()
+}
+
+#[tokio::test]
+async fn a_pet_is_stored_exactly() {
+    let (store, _folder) = new_store().await;
+    for (name, category_id, status) in [
+        ("Rex", i64::MAX, None),
+        (" e\u{301}\u{1F415} ", i64::MIN, Some(PetStatus::Available)),
+        ("'; DROP TABLE pets; --", 0, Some(PetStatus::Pending)),
+        (&"\u{1F415}".repeat(255), -1, Some(PetStatus::Sold)),
+    ] {
+        let new = NewPet { category_id, status, ..NewPet::named(name) };
+        let pet = store.pets.insert_pet(new.clone()).await.unwrap();
+        assert_eq!(pet, new.with_id(pet.id));
+        assert_eq!(store.pets.find_pet(pet.id).await.unwrap(), Some(pet));
+    }
+}
+
+#[tokio::test]
+async fn identifiers_ascend_from_1_and_are_never_assigned_twice() {
+    let (store, _folder) = new_store().await;
+    for id in 1..=3 {
+        assert_eq!(store.pets.insert_pet(new_pet("Rex", None)).await.unwrap().id, PetId(id));
+    }
+    pet::Entity::delete_by_id(3).exec(store.database().writer()).await.unwrap();
+    assert_eq!(store.pets.insert_pet(new_pet("Rex", None)).await.unwrap().id, PetId(4));
+}
+
+#[tokio::test]
+async fn an_unknown_pet_is_not_found() {
+    let (store, _folder) = new_store().await;
+    for id in [i64::MIN, -1, 0, 1, i64::MAX] {
+        assert_eq!(store.pets.find_pet(PetId(id)).await.unwrap(), None);
+    }
+    let list = ListPets { size: PageSize::DEFAULT, after: None, status: None };
+    assert_eq!(store.pets.list_pets(list).await.unwrap(), Page { rows: vec![], next: None });
+}
+
+#[tokio::test]
+async fn a_walk_sees_pets_added_after_its_position() {
+    let (store, _folder) = new_store().await;
+    for _ in 0..4 {
+        store.pets.insert_pet(new_pet("Rex", None)).await.unwrap();
+    }
+    let size = PageSize::parse(2).unwrap();
+    let first = store.pets.list_pets(ListPets { size, after: None, status: None }).await.unwrap();
+    store.pets.insert_pet(new_pet("Late", None)).await.unwrap();
+    let after = first.next.map(|token| PetId(token.last_id));
+    let rest = store.pets.list_pets(ListPets { size: PageSize::MAX, after, status: None }).await.unwrap();
+    let ids: Vec<_> = rest.rows.iter().map(|pet| pet.id.0).collect();
+    assert_eq!((ids, rest.next), (vec![3, 4, 5], None));
+}
+
+/// Returns the pets of all pages, read with the sizes in turn and the encoded page tokens.
+async fn walk(store: &Store, status: Option<PetStatus>, sizes: &[i32]) -> Vec<Pet> {
+    let mut walked = Vec::new();
+    let mut token = String::new();
+    for &size in sizes.iter().cycle().take(100) {
+        let list = ListPets::parse(size, &token, Ok(status)).unwrap();
+        let page = store.pets.list_pets(list).await.unwrap();
+        assert!(page.rows.len() <= list.size.get());
+        walked.extend(page.rows);
+        match page.next {
+            Some(next) => token = next.to_string(),
+            None => break,
+        }
+    }
+    walked
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn pages_cover_every_pet_exactly_once(
+        stored in proptest::collection::vec(statuses(), 0..70),
+        sizes in proptest::collection::vec(1..30_i32, 1..4),
+        filter in statuses(),
+    ) {
+        Runtime::new().unwrap().block_on(async {
+            let (store, _folder) = new_store().await;
+            let mut expected = Vec::new();
+            for (index, status) in stored.into_iter().enumerate() {
+                let pet = store.pets.insert_pet(new_pet(&index.to_string(), status)).await.unwrap();
+                if filter.is_none() || filter == status {
+                    expected.push(pet);
+                }
+            }
+            prop_assert_eq!(walk(&store, filter, &sizes).await, expected);
+            store.database().close().await;
+            Ok(())
+        })?;
+    }
+}
+
+#[tokio::test]
+async fn an_invalid_row_is_an_internal_error() {
+    let (store, _folder) = new_store().await;
+    let row = pet::ActiveModel {
+        name: Set("Rex".into()),
+        category_id: Set(1),
+        status: Set(Some(9)),
+        ..Default::default()
+    };
+    let row = pet::Entity::insert(row).exec_with_returning(store.database().writer()).await.unwrap();
+    assert_eq!((PetName::stored(row.name.clone()).as_str(), row.category_id), ("Rex", 1));
+    assert!(matches!(store.pets.find_pet(PetId(row.id)).await, Err(PetStoreError::Bug(_))));
+}
+
+#[tokio::test]
+async fn a_batch_keeps_its_order_with_ascending_identifiers() {
+    let (store, _home) = new_store().await;
+    for size in [1, 2, 1_000] {
+        let pets = store.pets.insert_pets(batch((0..size).map(|index| index.to_string()))).await.unwrap();
+        let expected: Vec<_> = (0..size).map(|index| index.to_string()).collect();
+        assert_eq!(pets.iter().map(|pet| pet.name.as_str()).collect::<Vec<_>>(), expected);
+        assert!(pets.windows(2).all(|pair| pair[0].id < pair[1].id));
+        for pet in [&pets[0], &pets[size - 1]] {
+            assert_eq!(store.pets.find_pet(pet.id).await.unwrap().as_ref(), Some(pet));
+        }
+    }
+}
+
+#[tokio::test]
+async fn concurrent_batches_keep_their_order() {
+    let (store, _home) = new_store().await;
+    let batches = (0..8).map(|number| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            store.pets.insert_pets(batch((0..300).map(|index| format!("{number}-{index}")))).await.unwrap()
+        })
+    });
+    let mut ids = HashSet::new();
+    for (number, batch) in batches.collect::<Vec<_>>().into_iter().enumerate() {
+        let pets = batch.await.unwrap();
+        for (index, pet) in pets.iter().enumerate() {
+            assert_eq!(pet.name.as_str(), format!("{number}-{index}"));
+            ids.insert(pet.id);
+        }
+    }
+    assert_eq!(ids.len(), 2_400);
+}
