@@ -38,6 +38,9 @@ pub(crate) use self::{
     run::{Reloads, run},
 };
 
+/// Prefix of the names of metrics.
+const METRICS: &str = "petstore_";
+
 /// Reason why a process of the service did not start, or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
@@ -151,7 +154,7 @@ impl Process {
     ) -> Result<(Self, Traces), ProcessError> {
         let admin = listener::bind_admin(settings).await?;
         let mut process = Self::new(settings, admin.http.addr, reloads);
-        let spans = SpanMetrics::default();
+        let spans = SpanMetrics::with_prefix(METRICS);
         process.metrics.add(spans.collectors());
         let traces = match settings.otlp_endpoint.clone() {
             None => Traces::off(),
@@ -170,9 +173,12 @@ impl Process {
     fn new(settings: &ProcessSettings, admin: SocketAddr, reloads: Reloads) -> Self {
         let (phase, metrics) = (watch::Sender::new(Phase::Starting), Exposition::default());
         let health = Health::new(phase.subscribe());
-        for collectors in
-            [petstore_telemetry::metrics::process(), vec![build_info()], health.metrics(), logs::metrics()]
-        {
+        for collectors in [
+            petstore_telemetry::metrics::process(),
+            vec![build_info()],
+            health.metrics(),
+            logs::metrics(METRICS),
+        ] {
             metrics.add(collectors);
         }
         Self {

@@ -10,7 +10,7 @@ use petstore_clock::{Clock, UnixMillis};
 use petstore_core_client::{CoreClient, CoreServices, CoreTransport, TracedTransport};
 use petstore_key_cache::KeyResolver;
 use petstore_proto::{internal::v1::ListChangesResponse, rpc::INTERNAL_METHODS};
-use petstore_rate_limit::{LimitKey, Quota, RateLimiter};
+use petstore_rate_limit::{InProcessLimiter, LimitKey, Quota, RateLimiter, ResilientLimiter};
 use petstore_telemetry::{
     metrics::Collectors,
     parts::{Fault, PartState},
@@ -69,6 +69,8 @@ pub(crate) struct GatewayState {
     pub(crate) settings: GatewayOptions,
     pub(crate) clock: Clock,
     pub(crate) limiter: Arc<dyn RateLimiter>,
+    /// The same limiter, if it counts in Redis.
+    pub(crate) redis: Option<Arc<ResilientLimiter>>,
     pub(crate) keys: KeyResolver,
     pub(crate) brownouts: Arc<Brownouts>,
     pub(crate) early_reads: AccountReads,
@@ -79,30 +81,43 @@ pub(crate) struct GatewayState {
 }
 
 impl Gateway {
-    /// Creates a gateway in front of `core` that counts with `limiter`. If the core is `in_process`, frequent
-    /// calls are made directly, and only the others go over the transport.
+    /// Creates a gateway in front of `core` that counts in Redis, or in this process. If the core is
+    /// `in_process`, frequent calls are made directly, and only the others go over the transport.
     pub fn new(
         settings: GatewayOptions,
         core: CoreTransport,
         in_process: Option<CoreServices>,
-        limiter: Arc<dyn RateLimiter>,
+        redis: Option<Arc<ResilientLimiter>>,
         clock: Clock,
     ) -> Self {
         let core = CoreClient::new(core, in_process);
         let metrics = Metrics::default();
-        let (named, brownouts) = (Arc::clone(&limiter), Arc::<Brownouts>::default());
+        let limiter: Arc<dyn RateLimiter> = match redis.clone() {
+            Some(redis) => redis,
+            None => Arc::new(InProcessLimiter::new(clock.clone())),
+        };
+        let (named, brownouts) = (redis.clone(), Arc::<Brownouts>::default());
         let calendar = Arc::clone(&brownouts);
         let on_changes = move |answer: &ListChangesResponse| {
-            named.set_installation(&answer.installation);
+            if let Some(redis) = &named {
+                redis.set_installation(&answer.installation);
+            }
             calendar.learn(answer);
         };
         Self(Arc::new(GatewayState {
             settings,
-            keys: KeyResolver::new(core.transport().clone(), INTERNAL_METHODS, on_changes, clock.clone()),
+            keys: KeyResolver::new(
+                core.transport().clone(),
+                INTERNAL_METHODS,
+                on_changes,
+                clock.clone(),
+                "petstore_",
+            ),
             brownouts,
             early_reads: AccountReads::default(),
             waits: Waits::default(),
             limiter,
+            redis,
             usage: Arc::new(UsageCounter::new(core.transport().clone(), clock.clone())),
             core: Core::new(core),
             clock,
@@ -144,8 +159,8 @@ impl Gateway {
     /// Returns the current faults of the core and of the rate limiter, as the gateway sees them. The limiter
     /// is degraded while the counters that all gateways share are unreachable.
     pub fn faults(&self) -> (Option<Fault>, Option<Fault>) {
-        let limiter = self.0.limiter.fault().map(|cause| Fault::new(PartState::Degraded, cause));
-        (self.0.keys.core_fault(), limiter)
+        let limiter = self.0.redis.as_ref().and_then(|redis| redis.fault());
+        (self.0.keys.core_fault(), limiter.map(|cause| Fault::new(PartState::Degraded, cause)))
     }
 }
 

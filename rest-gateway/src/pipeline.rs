@@ -278,7 +278,7 @@ async fn authenticate(
     })?;
     let resolved = gateway.keys.resolve(&key, client).await;
     let is_known = resolved.as_ref().map_or_else(|unusable| unusable.key.is_some(), |_| true);
-    if is_known && !gateway.limiter.knows_installation() {
+    if is_known && gateway.redis.as_ref().is_some_and(|redis| !redis.knows_installation()) {
         Box::pin(gateway.keys.poll_once()).await; // its first answer names it; no request is counted before
     }
     resolved

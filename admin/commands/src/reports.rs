@@ -167,6 +167,17 @@ const DEPRECATED: &[Column] = &[
     column("OTHER REQUESTS", "otherRequests").if_any(),
     column("LAST GETPET", "lastDate").or("none"),
 ];
+/// Facts about refusals, with the word before each.
+const FACTS: &[(&str, &str)] = &[
+    ("reason", "reason"),
+    ("since", "startTime"),
+    ("until", "endTime"),
+    ("lifted", "liftTime"),
+    ("refused requests", "refusedRequests"),
+    ("first", "firstRefusalTime"),
+    ("last", "lastRefusalTime"),
+    ("request", "lastRequestId"),
+];
 /// Columns of the accounts near their limits.
 const NEAR_LIMIT: &[Column] = &[
     column("ACCOUNT", "account"),
@@ -320,7 +331,14 @@ pub(crate) fn explain(explain: &ExplainSettings) -> Result<(), CommandError> {
     let answer = settings.call("ExplainRefusal", &request)?;
     settings.print(&answer, |answer| {
         let explanations = answer["explanations"].as_array().into_iter().flatten();
-        let explanations = explanations.map(|it| sentence("{sentence}\n  {remedy}", it));
+        let explanations = explanations.map(|it| {
+            let is_known = |value: &Value| !value.is_null() && *value != "" && *value != 0;
+            let known = FACTS.iter().filter(|(_, member)| is_known(&it[*member]));
+            let state = if it["inForce"] == true { "in force" } else { "not in force" }.to_owned();
+            let facts = known.map(|(word, member)| format!("{word} {{{member}}}"));
+            let facts: Vec<_> = [state].into_iter().chain(facts).collect();
+            sentence(&format!("{{sentence}}\n  {}\n  {{remedy}}", facts.join(", ")), it)
+        });
         let note = Some(sentence("{note}", answer)).filter(|_| answer["note"] != "");
         explanations.chain(note).collect::<Vec<_>>().join("\n")
     })?;

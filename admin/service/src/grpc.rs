@@ -14,20 +14,15 @@ use tower::util::MapRequestLayer;
 
 use crate::{domain::Role, store::AdminStore};
 
-mod account_usage;
 mod accounts;
-mod brownouts;
 mod caller;
 mod convert;
 mod explain;
-mod guesses;
-mod handover;
 mod keys;
 mod operators;
 mod usage;
 
-use caller::LocalOperator;
-use guesses::Guesses;
+use caller::{Guesses, LocalOperator};
 
 /// The administration of a core, as a service. Clones share everything.
 #[derive(Clone, Debug)]
@@ -40,7 +35,8 @@ pub struct Administration {
 impl Administration {
     /// Returns the administration of this core.
     pub fn new(core: Core) -> Self {
-        Self { store: AdminStore::new(core.store()), core, guesses: Guesses::default() }
+        let guesses = Guesses::new(core.clock().clone());
+        Self { store: AdminStore::new(core.store()), core, guesses }
     }
 
     /// Returns the services of the core, and that of its operators.
@@ -93,23 +89,23 @@ methods! {
     get_key "GetKey" Viewer GetKeyRequest GetKeyResponse keys::get;
     list_keys "ListKeys" Viewer ListKeysRequest ListKeysResponse keys::list;
     find_keys "FindKeys" Viewer FindKeysRequest FindKeysResponse keys::find;
-    get_key_handover "GetKeyHandover" Viewer GetKeyHandoverRequest GetKeyHandoverResponse handover::get;
+    get_key_handover "GetKeyHandover" Viewer GetKeyHandoverRequest GetKeyHandoverResponse keys::get_key_handover;
     rotate_key "RotateKey" Admin RotateKeyRequest RotateKeyResponse keys::rotate;
     revoke_key "RevokeKey" Admin RevokeKeyRequest RevokeKeyResponse keys::revoke;
     create_ban "CreateBan" Admin CreateBanRequest CreateBanResponse keys::ban;
     lift_ban "LiftBan" Admin LiftBanRequest LiftBanResponse keys::lift_ban;
     list_bans "ListBans" Viewer ListBansRequest ListBansResponse keys::bans;
-    get_usage "GetUsage" Viewer GetUsageRequest GetUsageResponse usage::get;
+    get_usage "GetUsage" Viewer GetUsageRequest GetUsageResponse usage::get_usage;
     list_account_usage "ListAccountUsage" Viewer ListAccountUsageRequest ListAccountUsageResponse
-        account_usage::list;
-    get_overview "GetOverview" Viewer GetOverviewRequest GetOverviewResponse usage::overview;
+        usage::list_account_usage;
+    get_overview "GetOverview" Viewer GetOverviewRequest GetOverviewResponse usage::get_overview;
     list_deprecated_use "ListDeprecatedUse" Viewer ListDeprecatedUseRequest ListDeprecatedUseResponse
-        usage::deprecated;
-    create_brownout "CreateBrownout" Admin CreateBrownoutRequest CreateBrownoutResponse brownouts::create;
-    cancel_brownout "CancelBrownout" Admin CancelBrownoutRequest CancelBrownoutResponse brownouts::cancel;
-    list_brownouts "ListBrownouts" Viewer ListBrownoutsRequest ListBrownoutsResponse brownouts::list;
+        usage::list_deprecated_use;
+    create_brownout "CreateBrownout" Admin CreateBrownoutRequest CreateBrownoutResponse usage::create_brownout;
+    cancel_brownout "CancelBrownout" Admin CancelBrownoutRequest CancelBrownoutResponse usage::cancel_brownout;
+    list_brownouts "ListBrownouts" Viewer ListBrownoutsRequest ListBrownoutsResponse usage::list_brownouts;
     explain_refusal "ExplainRefusal" Viewer ExplainRefusalRequest ExplainRefusalResponse
-        explain::explain;
+        explain::explain_refusal;
     list_audit_events "ListAuditEvents" Viewer ListAuditEventsRequest ListAuditEventsResponse
         operators::events;
     create_session "CreateSession" Viewer CreateSessionRequest CreateSessionResponse operators::open_session;

@@ -13,11 +13,9 @@ use crate::{
     error::{AdminError, Result},
 };
 
-mod accounts;
 mod audit;
-mod brownouts;
+mod changes;
 mod entity;
-mod keys;
 mod operators;
 mod reports;
 mod sessions;

@@ -7,15 +7,13 @@
 //! is made here of the pages of a list.
 
 mod call;
+mod composed;
 mod error;
-mod find_keys;
 mod json;
-mod limits;
 mod method;
 mod openapi;
 #[cfg(test)]
 mod tests;
-mod usage_csv;
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
@@ -40,9 +38,8 @@ use tokio::{sync::Semaphore, time::timeout};
 pub(crate) use self::{call::CallRecord, openapi::document as openapi_document};
 pub use self::{
     call::call_admin,
+    composed::{USAGE_CSV_HEAD, find_requests, findings, usage_csv},
     error::admin_reason,
-    find_keys::{find_requests, findings},
-    usage_csv::{USAGE_CSV_HEAD, usage_csv},
 };
 use self::{
     call::{CALL_TIMEOUT, Credentials, call, client},
@@ -83,9 +80,9 @@ pub(crate) fn api(state: Arc<AdminState>) -> Router {
         Representation::new(StatusCode::OK, "application/json", || openapi::document().to_string());
     let document = get(async move |headers: HeaderMap| document.answer(&headers));
     router
-        .route(find_keys::PATH, refuse_others(post(find_keys::post), "POST".to_owned()))
-        .route(limits::PATH, refuse_others(get(limits::get), "GET, HEAD".to_owned()))
-        .route(usage_csv::PATH, refuse_others(get(usage_csv::get), "GET, HEAD".to_owned()))
+        .route(composed::FIND_KEYS_PATH, refuse_others(post(composed::find_keys), "POST".to_owned()))
+        .route(composed::LIMITS_PATH, refuse_others(get(composed::get_limits), "GET, HEAD".to_owned()))
+        .route(composed::USAGE_CSV_PATH, refuse_others(get(composed::get_usage_csv), "GET, HEAD".to_owned()))
         .route("/admin/v1/openapi.json", refuse_others(document, "GET, HEAD".to_owned()))
         .fallback(async || AdminError::from(ApiError::RouteNotFound))
         .with_state(state)
@@ -186,7 +183,7 @@ async fn answer(
         let answer = state.call(method, &message, &credentials, &mut record).await?;
         let mut body = json::body(&answer, binding.response_body.as_deref());
         if method.name() == "ExplainRefusal" {
-            limits::add(&state, &mut body).await;
+            composed::add_limits(&state, &mut body).await;
         }
         Ok(body.to_string())
     };

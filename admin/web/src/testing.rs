@@ -1,13 +1,10 @@
 //! A gateway for tests.
 
-use std::sync::Arc;
-
 use petstore_caller::api_key::Environment;
 use petstore_caller::client_address::TrustedProxies;
 use petstore_clock::{Clock, UnixMillis};
 use petstore_core_client::CoreTransport;
 use petstore_gateway::{Gateway, GatewayOptions};
-use petstore_rate_limit::InProcessLimiter;
 use petstore_telemetry::traces::Traces;
 
 /// Returns a gateway in front of this core.
@@ -20,6 +17,5 @@ pub(crate) fn gateway(core: CoreTransport) -> Gateway {
         traces: Traces::off(),
     };
     let (clock, _) = Clock::manual(UnixMillis(1_795_200_000_000));
-    let limiter = Arc::new(InProcessLimiter::new(clock.clone()));
-    Gateway::new(options, core, None, limiter, clock)
+    Gateway::new(options, core, None, None, clock)
 }

@@ -151,6 +151,27 @@ impl Day {
         Minute(self.0.saturating_mul(Minute::PER_DAY)).start()
     }
 
+    /// Returns the day after.
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
+    /// Returns the first day of its month.
+    pub fn first_of_month(self) -> Self {
+        self.minus(i64::from(self.date().day()) - 1)
+    }
+
+    /// Returns the last day of its month.
+    pub fn last_of_month(self) -> Self {
+        let date = self.date();
+        Self(self.0.saturating_add(i64::from(date.days_in_month() - date.day())))
+    }
+
+    fn date(self) -> jiff::civil::Date {
+        let midnight = jiff::Timestamp::from_millisecond(self.start().as_i64());
+        jiff::tz::TimeZone::UTC.to_datetime(midnight.unwrap_or(jiff::Timestamp::MAX)).date()
+    }
+
     /// Returns the day that is `days` before.
     pub const fn minus(self, days: i64) -> Self {
         Self(self.0.saturating_sub(days))
@@ -159,8 +180,7 @@ impl Day {
 
 impl fmt::Display for Day {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let midnight = self.start().to_string();
-        f.write_str(midnight.split('T').next().unwrap_or_default())
+        self.date().fmt(f)
     }
 }
 
@@ -368,6 +388,10 @@ mod tests {
         assert_eq!(Day::containing(midnight).start(), midnight);
         assert_eq!(Day::containing(UnixMillis(midnight.0 - 1)), Day::containing(midnight).minus(1));
         assert_eq!(Day(-5).to_string(), "1970-01-01");
+        let leap_day = Day::containing(UnixMillis::from_secs(1_835_395_200)); // 2028-02-29
+        assert_eq!(leap_day.first_of_month().to_string(), "2028-02-01");
+        assert_eq!(leap_day.first_of_month().last_of_month(), leap_day);
+        assert_eq!(leap_day.next().to_string(), "2028-03-01");
         assert_eq!(Minute::containing(UnixMillis(119_999)).start(), UnixMillis(60_000));
         let last = Minute::containing(UnixMillis::LAST);
         assert_eq!(last.day(), Day(2_932_896)); // 9999-12-31

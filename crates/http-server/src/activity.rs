@@ -2,8 +2,6 @@
 //! it is observed from both sides: at the stream and at the app.
 
 use std::{
-    future::poll_fn,
-    io,
     pin::Pin,
     sync::{
         Arc,
@@ -17,11 +15,10 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
     connection_slots::{OpenConnection, UnreadBytes},
-    drain::{DrainState, DrainWatch},
+    port::{DrainState, DrainWatch},
 };
 
 /// Event that an HTTP/1.1 connection waits for.
@@ -105,7 +102,7 @@ impl Activity {
         self.0.has_unsent.load(Ordering::Relaxed)
     }
 
-    fn note_unsent(&self, has_unsent: bool) {
+    pub(super) fn note_unsent(&self, has_unsent: bool) {
         self.0.has_unsent.store(has_unsent, Ordering::Relaxed);
     }
 
@@ -142,7 +139,7 @@ impl Activity {
         self.0.is_expired.store(true, Ordering::Relaxed);
     }
 
-    fn byte_received(&self) {
+    pub(super) fn byte_received(&self) {
         let mut now = self.0.now.lock();
         if now.phase == ConnectionPhase::Idle {
             now.phase = ConnectionPhase::Head;
@@ -268,140 +265,12 @@ impl Body for TrackedBody {
     }
 }
 
-/// Stream that records in the activity when bytes are received, and when all are sent.
-#[derive(Debug)]
-pub(super) struct ObservedStream<I> {
-    stream: I,
-    activity: Activity,
-    /// Bytes that were received and not read yet.
-    unread: Bytes,
-    /// Bytes that the client does not take.
-    unsent: Option<UnreadBytes>,
-    /// Maximum number of bytes that the stream itself holds meanwhile.
-    buffer: usize,
-    /// Number of bytes that the stream has taken since it held none.
-    taken: usize,
-}
-
-impl<I> ObservedStream<I> {
-    pub(super) fn new(stream: I, activity: Activity, buffer: usize) -> Self {
-        Self { stream, activity, unread: Bytes::new(), unsent: None, buffer, taken: 0 }
-    }
-
-    pub(super) fn into_inner(self) -> I {
-        self.stream
-    }
-
-    /// Notes what the stream has taken of this number of bytes.
-    fn note_taken(&mut self, taken: Poll<io::Result<usize>>, of: usize) -> Poll<io::Result<usize>> {
-        self.note_written(&taken, of);
-        if let Poll::Ready(Ok(bytes)) = taken {
-            self.taken = self.taken.saturating_add(bytes);
-        }
-        taken
-    }
-
-    /// Counts the bytes that are left while the client takes none.
-    fn note_written<T>(&mut self, written: &Poll<io::Result<T>>, left: usize) {
-        if written.is_ready() {
-            self.unsent = None;
-            return;
-        }
-        let bytes = left + self.taken.min(self.buffer);
-        if self.unsent.as_ref().is_none_or(|unsent| unsent.bytes != bytes) {
-            self.unsent = Some(UnreadBytes::new(self.activity.connection(), bytes));
-        }
-    }
-
-    /// Puts back bytes that were read too early. The stream must have none left from before.
-    pub(super) fn put_back(&mut self, unread: Bytes) {
-        self.unread = unread;
-    }
-}
-
-impl<I: AsyncRead + Unpin> ObservedStream<I> {
-    /// Waits for bytes to read. Returns `false` if the peer has closed its half.
-    pub(super) async fn has_more(&mut self) -> io::Result<bool> {
-        if self.unread.is_empty() {
-            self.unread = poll_fn(|context| {
-                let mut first = [0; 64];
-                let mut first = ReadBuf::new(&mut first);
-                ready!(Pin::new(&mut self.stream).poll_read(context, &mut first))?;
-                Poll::Ready(io::Result::Ok(Bytes::copy_from_slice(first.filled())))
-            })
-            .await?;
-        }
-        Ok(!self.unread.is_empty())
-    }
-}
-
-impl<I: AsyncRead + Unpin> AsyncRead for ObservedStream<I> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if !self.unread.is_empty() {
-            let len = buffer.remaining().min(self.unread.len());
-            buffer.put_slice(&self.unread.split_to(len));
-            self.activity.byte_received();
-            return Poll::Ready(Ok(()));
-        }
-        let before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if buffer.filled().len() > before {
-            self.activity.byte_received();
-        }
-        read
-    }
-}
-
-impl<I: AsyncWrite + Unpin> AsyncWrite for ObservedStream<I> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.activity.note_unsent(true);
-        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.note_taken(written, bytes.len())
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.activity.note_unsent(true);
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.note_taken(written, slices.iter().map(|slice| slice.len()).sum())
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // hyper flushes when it has written everything.
-        let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        self.note_written(&flushed, 0);
-        ready!(flushed)?;
-        self.taken = 0;
-        self.activity.note_unsent(false);
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
-    use crate::{connection_slots::ConnectionSlots, drain::DrainControl};
+    use crate::{connection::ObservedStream, connection_slots::ConnectionSlots, port::DrainControl};
 
     fn activity() -> Activity {
         let slot = ConnectionSlots::new(1, 1).take(None, [192, 0, 2, 1].into()).unwrap();

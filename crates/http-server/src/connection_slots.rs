@@ -138,13 +138,18 @@ impl ConnectionSlots {
             exempt: Arc::default(),
             open: Arc::default(),
             unread: Arc::default(),
-            metrics: ConnectionMetrics::default(),
+            metrics: ConnectionMetrics::with_prefix(""),
         }
     }
 
     /// Lets these proxies have as many connections as there are slots: each carries many clients.
     pub fn exempting(self, proxies: TrustedProxies) -> Self {
         Self { exempt: Arc::new(proxies), ..self }
+    }
+
+    /// Lets the names of the counters begin with this prefix.
+    pub fn measured_as(self, prefix: &str) -> Self {
+        Self { metrics: ConnectionMetrics::with_prefix(prefix), ..self }
     }
 
     /// Returns the counters of the connections.

@@ -27,12 +27,11 @@ use tokio::{
 
 use super::{
     App, HttpPeer, ServerLimits,
-    activity::{
-        Activity, BodyState, ConnectionPhase, ObservedStream, RequestInFlight, Snapshot, TrackedBody,
-    },
+    activity::{Activity, BodyState, ConnectionPhase, RequestInFlight, Snapshot, TrackedBody},
     add_fields,
+    connection::ObservedStream,
     discard_body::{RequestBody, after_discarding, close_after},
-    drain::DrainWatch,
+    port::DrainWatch,
     with_jitter,
 };
 

@@ -23,10 +23,11 @@ use tokio::{
 
 use super::{
     App, HttpPeer, ServerLimits,
-    activity::{Activity, ObservedStream, TrackedBody},
+    activity::{Activity, TrackedBody},
     add_fields,
+    connection::ObservedStream,
     discard_body::{BodyDiscarder, RequestBody},
-    drain::{DrainState, DrainWatch},
+    port::{DrainState, DrainWatch},
     with_jitter,
 };
 

@@ -54,19 +54,18 @@
 //! neither sends nor closes.
 
 mod activity;
-mod certificate;
 mod connection;
 mod connection_slots;
 mod discard_body;
-mod drain;
 mod http1;
 mod http2;
+mod port;
 mod proxy_protocol;
 #[cfg(test)]
 mod tests;
 pub mod tls;
 
-use std::{fmt, future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body, extract::ConnectInfo, response::Response};
 use futures_util::{FutureExt, future::BoxFuture};
@@ -76,21 +75,15 @@ use http::{
 };
 use petstore_telemetry::metrics;
 use petstore_telemetry::metrics::{GaugeGuard, IntCounter, IntGauge, counter, gauge};
-#[cfg(target_os = "linux")]
-use socket2::{SockFilter, SockRef};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::OwnedSemaphorePermit,
-    task::JoinSet,
-    time::{Instant, sleep, timeout},
-};
+use tokio::time::Instant;
 use tower::ServiceExt;
 
+use self::connection_slots::OpenConnection;
 pub use self::{
-    certificate::{Certificate, certificate_metrics},
     connection_slots::ConnectionSlots,
+    port::serve,
+    tls::{Certificate, certificate_metrics},
 };
-use self::{connection::Connections, connection_slots::OpenConnection, drain::DrainControl};
 
 /// Application that answers requests.
 pub trait App: fmt::Debug + Send + Sync {
@@ -239,19 +232,19 @@ impl Default for ServerLimits {
 metrics! {
     /// Counters of a server's connections. Clones share them.
     #[derive(Clone, Debug)]
-    pub struct ConnectionMetrics {
-        open: IntGauge = gauge("petstore_connections_open", "Open connections to the REST port."),
+    pub struct ConnectionMetrics(prefix) {
+        open: IntGauge = gauge(&format!("{prefix}connections_open"), "Open HTTP connections."),
         accepted: IntCounter = counter(
-            "petstore_connections_accepted_total",
-            "Connections accepted on the REST port.",
+            &format!("{prefix}connections_accepted_total"),
+            "HTTP connections accepted.",
         ),
         refused: IntCounter = counter(
-            "petstore_connections_refused_total",
-            "REST connections refused: too many of an address, or no PROXY header.",
+            &format!("{prefix}connections_refused_total"),
+            "HTTP connections refused: too many of an address, or no PROXY header.",
         ),
         reclaimed: IntCounter = counter(
-            "petstore_connections_reclaimed_total",
-            "REST connections closed while they waited for their client: others needed the place or memory.",
+            &format!("{prefix}connections_reclaimed_total"),
+            "HTTP connections closed while they waited for their client: others needed the place or memory.",
         ),
     }
 }
@@ -260,129 +253,6 @@ impl ConnectionMetrics {
     fn accepted(&self) -> GaugeGuard {
         self.accepted.inc();
         GaugeGuard::new(&self.open)
-    }
-}
-
-/// Serves the listener's connections.
-///
-/// After the end of `draining` each answer announces that the connection closes (HTTP/1.1 `Connection:
-/// close`, HTTP/2 GOAWAY), while new connections are still accepted. At the end of `shutdown` it accepts only
-/// the connections that clients have opened before, and lets every request in flight finish. It returns when
-/// the last connection is closed or [`ServerLimits::drain_deadline`] has passed.
-///
-/// # Errors
-/// None at present: a failed accept is logged and tried again.
-pub fn serve(
-    listener: TcpListener,
-    server: Server,
-    draining: BoxFuture<'static, ()>,
-    mut shutdown: BoxFuture<'static, ()>,
-) -> BoxFuture<'static, io::Result<()>> {
-    // In a box, so that it is compiled with this crate.
-    Box::pin(async move {
-        let drain = DrainControl::new();
-        let (accept_grace, drain_deadline) = (server.limits.accept_grace, server.limits.drain_deadline);
-        let (slots, proxy_protocol) = (server.slots.clone(), server.proxy_protocol);
-        let connections = Connections::new(server, drain.watch());
-        let mut listener = Listener::new(listener);
-        let mut port = Port { slots, connections, proxy_protocol, accepted: None, open: JoinSet::new() };
-
-        let is_closing = tokio::select! {
-            () = port.accept_until(&mut listener, draining) => false,
-            () = &mut shutdown => true,
-        };
-        drain.drain();
-        if !is_closing {
-            port.accept_until(&mut listener, shutdown).await;
-        }
-        drain.close();
-        #[cfg(target_os = "linux")]
-        listener.refuse_new();
-        let all_closed = async {
-            port.accept_rest(&mut listener, accept_grace).await;
-            drop(listener); // closes it
-            while port.open.join_next().await.is_some() {}
-        };
-        if timeout(drain_deadline, all_closed).await.is_err() {
-            let connections = port.open.len();
-            tracing::warn!(connections, "cut off connections that were open at the drain deadline");
-            port.open.shutdown().await;
-        }
-        Ok(())
-    })
-}
-
-/// Connections of a port.
-#[derive(Debug)]
-struct Port {
-    slots: ConnectionSlots,
-    connections: Connections,
-    proxy_protocol: bool,
-    /// Connection that waits for a slot.
-    accepted: Option<(TcpStream, SocketAddr)>,
-    open: JoinSet<()>,
-}
-
-impl Port {
-    /// Accepts connections until `end`. While there is no slot for one, others wait in the kernel's queue.
-    async fn accept_until(&mut self, listener: &mut Listener, end: impl Future<Output = ()>) {
-        let mut end = pin!(end);
-        loop {
-            let free = {
-                let Self { slots, accepted, open, .. } = self;
-                // Not restarted when a connection closes: its wait for a slot goes on.
-                let mut next = pin!(async {
-                    if accepted.is_none() {
-                        *accepted = Some(listener.next().await);
-                    }
-                    slots.free().await
-                });
-                loop {
-                    tokio::select! {
-                        biased;
-                        () = &mut end => return,
-                        Some(closed) = open.join_next(), if !open.is_empty() => {
-                            if let Err(error) = closed && error.is_panic() {
-                                tracing::error!(%error, "a connection panicked");
-                            }
-                        }
-                        free = &mut next => break free,
-                    }
-                }
-            };
-            self.begin(free);
-        }
-    }
-
-    /// Accepts the connections that clients have opened or begun to open, and stops when no new one has
-    /// arrived for `grace`. Each waits for a slot: connections close one after the other now.
-    async fn accept_rest(&mut self, listener: &mut Listener, grace: Duration) {
-        loop {
-            if self.accepted.is_none() {
-                let Ok(next) = timeout(grace, listener.next()).await else { return };
-                self.accepted = Some(next);
-            }
-            let free = self.slots.free().await;
-            self.begin(free);
-        }
-    }
-
-    /// Serves the accepted connection.
-    fn begin(&mut self, free: Option<OwnedSemaphorePermit>) {
-        let Some((stream, peer)) = self.accepted.take() else { return };
-        if self.proxy_protocol && !self.slots.exempts(peer.ip()) {
-            self.slots.metrics().refused.inc();
-            tracing::debug!(%peer, "closed a connection: it is not of a trusted proxy");
-            return;
-        }
-        let Some(slot) = self.slots.take(free, peer.ip()) else {
-            self.slots.metrics().refused.inc();
-            tracing::debug!(%peer, "closed a connection: its address has too many");
-            return;
-        };
-        let (connection, counted) = (Arc::clone(&slot.connection), (slot, self.slots.metrics().accepted()));
-        let activity = self.connections.activity(Arc::clone(&connection));
-        connection.is_served_by(self.open.spawn(self.connections.serve(stream, peer, activity, counted)));
     }
 }
 
@@ -400,59 +270,4 @@ fn add_fields<B>(response: &mut http::Response<B>, hsts: Option<HeaderValue>) {
 fn with_jitter(age: Duration, peer: SocketAddr) -> Duration {
     let tenth = age / 10;
     age.saturating_add(tenth * u32::from(peer.port() % 64) / 64)
-}
-
-/// Socket that accepts connections.
-#[derive(Debug)]
-struct Listener {
-    listener: TcpListener,
-    last_logged: Option<Instant>,
-}
-
-impl Listener {
-    fn new(listener: TcpListener) -> Self {
-        Self { listener, last_logged: None }
-    }
-
-    /// Waits for the next connection. Cancel-safe: none is lost.
-    async fn next(&mut self) -> (TcpStream, SocketAddr) {
-        loop {
-            match self.listener.accept().await {
-                Ok(accepted) => return accepted,
-                Err(error) => {
-                    self.log_failure(&error);
-                    sleep(Duration::from_millis(50)).await; // file descriptors take time to return
-                }
-            }
-        }
-    }
-
-    /// Logs the failure, unless another one was logged in the last 10 s.
-    fn log_failure(&mut self, error: &io::Error) {
-        if self.last_logged.is_none_or(|last| last.elapsed() >= Duration::from_secs(10)) {
-            tracing::warn!(%error, "could not accept a connection");
-            self.last_logged = Some(Instant::now());
-        }
-    }
-
-    /// Refuses new connections. Connections that clients have begun to open still arrive.
-    ///
-    /// Closing the socket resets the connections that the kernel has opened and the server has not accepted
-    /// yet, although their clients may have sent requests. So the kernel drops the segments that would begin
-    /// a new connection (SYN without ACK), and the rest of the queue can be emptied. A client whose segment
-    /// was dropped repeats it a second later, and is refused then.
-    #[cfg(target_os = "linux")]
-    fn refuse_new(&self) {
-        // Classic BPF. The data is a TCP segment, beginning with its header (RFC 9293 §3.1).
-        let drop_syn = [
-            SockFilter::new(0x30, 0, 0, 13),       // load byte 13, the flags
-            SockFilter::new(0x54, 0, 0, 0x12),     // keep SYN and ACK
-            SockFilter::new(0x15, 0, 1, 0x02),     // unless it is SYN alone, skip one instruction
-            SockFilter::new(0x06, 0, 0, 0),        // drop it
-            SockFilter::new(0x06, 0, 0, u32::MAX), // take all of it
-        ];
-        if let Err(error) = SockRef::from(&self.listener).attach_filter(&drop_syn) {
-            tracing::debug!(%error, "could not refuse new connections before the listener closes");
-        }
-    }
 }

@@ -1,5 +1,7 @@
 //! Tests against raw sockets: the answers that a client sees, including misbehaving ones.
 
+use std::io;
+
 use axum::{
     Router,
     body::{Body, Bytes},
@@ -9,10 +11,10 @@ use axum::{
 use http::StatusCode;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
     sync::{Notify, oneshot},
     task::JoinHandle,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
 use super::*;

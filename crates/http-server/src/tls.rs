@@ -1,16 +1,28 @@
-//! Certificates and keys in PEM files, with errors that name the file and its fault.
+//! Certificates and keys in PEM files, with errors that name the file and its fault. The certificate of an
+//! HTTPS port can be replaced while the port is served.
 
-use std::sync::Arc;
-
-use tokio_rustls::rustls::{
-    Error, InconsistentKeys, RootCertStore,
-    crypto::ring,
-    pki_types::{
-        CertificateDer, PrivateKeyDer,
-        pem::{self, PemObject},
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
     },
-    server::ParsedCertificate,
-    sign::CertifiedKey,
+};
+
+use parking_lot::Mutex;
+use petstore_telemetry::metrics::{Collectors, IntGauge, Sampled, gauge};
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{
+        Error, InconsistentKeys, RootCertStore, ServerConfig,
+        crypto::ring,
+        pki_types::{
+            CertificateDer, PrivateKeyDer,
+            pem::{self, PemObject},
+        },
+        server::ParsedCertificate,
+        sign::{CertifiedKey, SingleCertAndKey},
+    },
 };
 
 /// Reason why a file is not a certificate, or not a key. It shows no part of the content.
@@ -108,11 +120,65 @@ pub fn certified_key(certificate: &[u8], key: &[u8]) -> Result<Arc<CertifiedKey>
     }
 }
 
-const SEQUENCE: u8 = 0x30;
-const UTC_TIME: u8 = 0x17;
-const GENERALIZED_TIME: u8 = 0x18;
-/// `[0] EXPLICIT`: the version, which the first version of X.509 leaves out.
-const VERSION: u8 = 0xa0;
+/// Certificate in use. Clones share it.
+#[derive(Clone)]
+pub struct Certificate {
+    acceptor: Arc<Mutex<TlsAcceptor>>,
+    /// End of the certificate in use, in Unix seconds.
+    expiry: Arc<AtomicI64>,
+}
+
+impl Certificate {
+    /// Parses a certificate, followed by those between it and its authority's, and its private key.
+    ///
+    /// # Errors
+    /// If they are not a certificate and its key.
+    pub fn parse(certificate: &[u8], key: &[u8]) -> Result<Self, PemError> {
+        let certified = certified_key(certificate, key)?;
+        let expiry = certified.cert.first().and_then(not_after).unwrap_or_default();
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|_| PemError::BadKey)?; // never: ring has the cipher suites of both versions
+        let resolver = Arc::new(SingleCertAndKey::from(certified));
+        let mut config = config.with_no_client_auth().with_cert_resolver(resolver);
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()]; // the best first (RFC 7301)
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        Ok(Self { acceptor: Arc::new(Mutex::new(acceptor)), expiry: Arc::new(expiry.into()) })
+    }
+
+    /// Uses another certificate from now on. Open connections continue.
+    pub fn replace(&self, other: &Self) {
+        *self.acceptor.lock() = other.acceptor();
+        self.expiry.store(other.expiry(), Ordering::Relaxed);
+    }
+
+    /// Returns the end of the certificate in use, in Unix seconds.
+    pub fn expiry(&self) -> i64 {
+        self.expiry.load(Ordering::Relaxed)
+    }
+
+    /// Returns the acceptor that performs handshakes with the certificate in use.
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
+        self.acceptor.lock().clone()
+    }
+}
+
+/// Returns the metric of the end of the certificate in use, 0 without one. Its name begins with the prefix.
+pub fn certificate_metrics(prefix: &str, certificate: Option<&Certificate>) -> Collectors {
+    let name = format!("{prefix}https_certificate_expiry_timestamp_seconds");
+    let expiry = gauge(&name, "Expiry of the HTTPS certificate, in Unix seconds; 0 without one.");
+    let certificate = certificate.cloned();
+    vec![Sampled::boxed(expiry, move |expiry: &IntGauge| {
+        expiry.set(certificate.as_ref().map_or(0, Certificate::expiry));
+    })]
+}
+
+/// Leaves out the key.
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificate").finish_non_exhaustive()
+    }
+}
 
 /// Returns the end of the first certificate in a PEM file, in Unix seconds; `None` if none can be read.
 pub fn expiry(file: &[u8]) -> Option<i64> {
@@ -120,77 +186,13 @@ pub fn expiry(file: &[u8]) -> Option<i64> {
 }
 
 /// Returns the end of the certificate's validity (RFC 5280 §4.1.2.5), in Unix seconds.
-pub(crate) fn not_after(certificate: &CertificateDer<'_>) -> Option<i64> {
-    let mut certificate = Der(content(certificate, SEQUENCE)?);
-    let mut fields = Der(content(certificate.next()?.whole, SEQUENCE)?);
-    let first = fields.next()?;
-    if first.tag == VERSION {
-        fields.next()?; // the serial number
-    }
-    fields.next()?; // the signature's algorithm
-    fields.next()?; // the issuer
-    let mut validity = Der(content(fields.next()?.whole, SEQUENCE)?);
-    validity.next()?; // notBefore
-    time(&validity.next()?)
-}
-
-/// Elements of DER (X.690), one after the other.
-struct Der<'a>(&'a [u8]);
-
-struct Element<'a> {
-    tag: u8,
-    content: &'a [u8],
-    whole: &'a [u8],
-}
-
-impl<'a> Der<'a> {
-    fn next(&mut self) -> Option<Element<'a>> {
-        let (&[tag, length], rest) = self.0.split_first_chunk::<2>()?;
-        let (length, rest) = if length < 0x80 {
-            (usize::from(length), rest)
-        } else {
-            let (digits, rest) = rest.split_at_checked(usize::from(length & 0x7f))?;
-            let length = digits.iter().try_fold(0_usize, |length, &digit| {
-                length.checked_mul(256).map(|length| length | usize::from(digit))
-            })?;
-            (length, rest)
-        };
-        let (content, after) = rest.split_at_checked(length)?;
-        let whole = self.0.get(..self.0.len() - after.len())?;
-        self.0 = after;
-        Some(Element { tag, content, whole })
-    }
-}
-
-/// Returns the content of the element if it has this tag.
-fn content(whole: &[u8], tag: u8) -> Option<&[u8]> {
-    Der(whole).next().filter(|element| element.tag == tag).map(|element| element.content)
-}
-
-/// Parses `YYMMDDHHMMSSZ`, of 1950 to 2049, or `YYYYMMDDHHMMSSZ`, to Unix seconds.
-fn time(element: &Element<'_>) -> Option<i64> {
-    let written = std::str::from_utf8(element.content).ok()?.strip_suffix('Z')?;
-    let (year, rest) = match element.tag {
-        UTC_TIME => {
-            let (year, rest) = written.split_at_checked(2)?;
-            let year: i16 = year.parse().ok()?;
-            (if year < 50 { 2_000 + year } else { 1_900 + year }, rest)
-        }
-        GENERALIZED_TIME => {
-            let (year, rest) = written.split_at_checked(4)?;
-            (year.parse().ok()?, rest)
-        }
-        _ => return None,
-    };
-    let part = |at: usize| rest.get(2 * at..2 * at + 2)?.parse::<i8>().ok();
-    let moment =
-        jiff::civil::DateTime::new(year, part(0)?, part(1)?, part(2)?, part(3)?, part(4)?, 0).ok()?;
-    Some(moment.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_second())
+fn not_after(certificate: &CertificateDer<'_>) -> Option<i64> {
+    let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    Some(certificate.validity().not_after.timestamp())
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
     use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 
     use super::*;
@@ -233,13 +235,6 @@ mod tests {
             params.not_after = date_time_ymd(year, 1, 1);
             let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
             assert_eq!(not_after(certificate.der()), Some(end), "{year}"); // date -ud YEAR-01-01 +%s
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn no_bytes_make_reading_panic(bytes: Vec<u8>) {
-            let _ = not_after(&CertificateDer::from(bytes));
         }
     }
 }

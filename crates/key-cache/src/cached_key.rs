@@ -140,19 +140,19 @@ const FIRST_TIME: i64 = 1_000_000_000_000;
 
 metrics! {
     #[derive(Debug)]
-    pub(super) struct KeyMetrics {
+    pub(super) struct KeyMetrics(prefix) {
         cache: IntCounterVec = counters(
-            "petstore_key_cache_requests_total",
+            &format!("{prefix}key_cache_requests_total"),
             "Requests with a well-formed key, by its state in the gateway's cache.",
             &["result"],
         ),
         lookups: IntCounterVec = counters(
-            "petstore_key_lookups_total",
+            &format!("{prefix}key_lookups_total"),
             "Key lookups in the core, by their result.",
             &["result"],
         ),
         change_delay: Histogram = durations(
-            "petstore_key_change_delay_seconds",
+            &format!("{prefix}key_change_delay_seconds"),
             "Time until this gateway applied a change of a key or account, by the cores' clocks.",
             &[],
         )

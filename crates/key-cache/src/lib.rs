@@ -32,7 +32,7 @@
 //! let urls = vec!["http://127.0.0.1:1".to_owned()]; // no core listens there
 //! let core = connect(CoreAddress { urls, tls: None, token: None }).expect("a valid URL");
 //! let log_name = |answer: &ListChangesResponse| println!("the counters of {}", answer.installation);
-//! let keys = KeyResolver::new(TracedTransport::from(core), &[], log_name, Clock::system());
+//! let keys = KeyResolver::new(TracedTransport::from(core), &[], log_name, Clock::system(), "");
 //! tokio::spawn(keys.clone().keep_current(std::future::pending()));
 //!
 //! let key = ApiKey::generate(Environment::Production);

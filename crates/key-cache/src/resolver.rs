@@ -63,12 +63,13 @@ struct FoundKeys {
 impl KeyResolver {
     /// Returns a resolver with an empty cache, whose core must have these methods. Calls `on_changes`
     /// with each answer of the change feed, which says more than the cache reads: the name of the
-    /// installation, and what the program adds.
+    /// installation, and what the program adds. The names of its metrics begin with the prefix.
     pub fn new(
         core: TracedTransport,
         methods: &'static [&'static str],
         on_changes: impl Fn(&ListChangesResponse) + Send + Sync + 'static,
         clock: Clock,
+        metrics_prefix: &str,
     ) -> Self {
         let core = Arc::new(KeyService::new(core, methods, clock.clone()));
         let changes = Arc::<Changes>::default();
@@ -81,7 +82,7 @@ impl KeyResolver {
             unknown: Cache::builder().max_capacity(10_000).time_to_live(UNKNOWN_FOR).build(),
             single_flight: SingleFlight::default(),
             last_used: LastUsed::default(),
-            metrics: KeyMetrics::default(),
+            metrics: KeyMetrics::with_prefix(metrics_prefix),
             imposed: ImposedBans::default(),
             on_changes: Box::new(on_changes),
         }))

@@ -73,7 +73,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let redis = RedisLimiter::new(RedisSettings { urls, key_prefix: "example:", deadlines, clock: None })?;
     redis.set_installation("demo");
     let (on_failure, gateways) = (OnRedisFailure::Local, NonZeroU16::MIN);
-    let limiter = Arc::new(ResilientLimiter::start(redis, on_failure, gateways, Clock::system()).await);
+    let limiter = Arc::new(ResilientLimiter::start(redis, on_failure, gateways, Clock::system(), "").await);
     // Returns to Redis after an outage.
     tokio::spawn(Arc::clone(&limiter).watch(Box::pin(std::future::pending())));
 

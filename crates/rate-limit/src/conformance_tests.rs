@@ -23,8 +23,7 @@ use proptest::{
 
 use super::{
     Decision, LimitKey, LimitStatus, Outcome, Quota, RateLimiter,
-    policy::{self, AbuseState, Record},
-    windows::Windows,
+    policy::{self, AbuseState, Record, Windows},
 };
 
 /// Quota that no test uses up by accident.

@@ -4,7 +4,7 @@ use bytes::BufMut;
 use petstore_caller::plans::{BanCause, BanPeriod};
 use petstore_clock::UnixMillis;
 
-use super::windows::{DAY, MINUTE, WindowView};
+use super::policy::{DAY, MINUTE, WindowView};
 
 /// Verdict of the windows on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

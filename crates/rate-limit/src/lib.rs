@@ -63,7 +63,6 @@ mod decision;
 mod policy;
 mod redis;
 mod resilient;
-mod windows;
 
 use std::{fmt, sync::Arc};
 
@@ -71,16 +70,15 @@ use async_trait::async_trait;
 use petstore_caller::client_address::ClientAddress;
 pub use petstore_caller::plans::{BanCause, BanPeriod, Quota};
 use petstore_clock::UnixMillis;
-use petstore_telemetry::parts::FaultCause;
 
 #[cfg(feature = "fuzzing")]
 pub use self::redis::fuzz_reply;
 pub use self::{
     counters::InProcessLimiter,
     decision::{Decision, LimitStatus, Outcome, Scope, Strikes, put_number},
-    redis::{RedisCallError, RedisDeadlines, RedisLimiter, RedisSettings, RedisUrl},
-    resilient::{OnRedisFailure, ResilientLimiter, redis_metrics},
-    windows::{DAY, MINUTE, WindowView},
+    policy::{DAY, MINUTE, WindowView},
+    redis::{RedisCallError, RedisDeadlines, RedisLimiter, RedisSettings, RedisUrl, redis_metrics},
+    resilient::{OnRedisFailure, ResilientLimiter},
 };
 
 /// Counters that a request is counted in.
@@ -122,26 +120,6 @@ pub trait RateLimiter: Send + Sync + fmt::Debug {
     /// Returns everything that is kept of `caller` and did not begin before `settled_at`, for its owner or an
     /// operator. Nothing is counted, and no strike is added.
     async fn inspect(&self, caller: &LimitKey, quota: Quota, settled_at: UnixMillis) -> Decided<LimitStatus>;
-
-    /// Returns `true` if decisions are made remotely, so that other work can be done meanwhile.
-    fn is_remote(&self) -> bool {
-        false
-    }
-
-    /// Sets the name of the installation. Counters that several gateways share are
-    /// those of one installation. Before it is set, such a limiter decides without them.
-    fn set_installation(&self, _name: &str) {}
-
-    /// Returns `true` if the installation is named, or does not matter.
-    fn knows_installation(&self) -> bool {
-        true
-    }
-
-    /// Returns what happens to requests if decisions are made without the counters that all gateways share,
-    /// because these, or those of a shard, are unreachable.
-    fn fault(&self) -> Option<FaultCause> {
-        None
-    }
 }
 
 /// Answer of a limiter.

@@ -17,7 +17,10 @@ use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use parking_lot::{Mutex, RwLock};
 use petstore_clock::{Clock, UnixMillis};
-use petstore_telemetry::traces::{KeyValue, Span, SpanDescription, SpanKind};
+use petstore_telemetry::{
+    metrics::{Collectors, HistogramVec, IntCounter, IntGauge, Sampled, counter, durations, gauge},
+    traces::{KeyValue, Span, SpanDescription, SpanKind},
+};
 use redis::Value;
 
 pub(super) use self::shards::Shard;
@@ -28,7 +31,10 @@ pub use self::{
     error::RedisCallError,
 };
 use self::{error::in_time, shards::Shards, step::Step};
-use super::{Decided, Decision, LimitKey, LimitStatus, LimiterUnavailable, Quota, RateLimiter, policy};
+use super::{
+    Decided, Decision, LimitKey, LimitStatus, LimiterUnavailable, Quota, RateLimiter, ResilientLimiter,
+    policy,
+};
 
 /// Location of the counters, and the timeouts and time of decisions.
 #[derive(Clone, Debug)]
@@ -143,6 +149,24 @@ impl RedisLimiter {
         self.within(self.deadlines.decision, async { Ok(shard.probe().await?.decision()?.now) }).await
     }
 
+    /// Sets the name of the installation, whose counters several gateways share. Before it is set, no
+    /// decision is made.
+    pub fn set_installation(&self, name: &str) {
+        // Characters that could mislead Redis Cluster, or make keys long, are left out.
+        let is_plain = |character: &char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_');
+        let name: String = name.chars().filter(is_plain).take(64).collect();
+        let named = [self.key_prefix, &name].concat();
+        let mut namespace = self.namespace.write();
+        if !name.is_empty() && namespace.as_deref() != Some(&named) {
+            *namespace = Some(named.into());
+        }
+    }
+
+    /// Returns `true` if the installation is named.
+    pub(super) fn knows_installation(&self) -> bool {
+        self.namespace().is_ok()
+    }
+
     /// Returns the beginning of the installation's keys.
     ///
     /// # Errors
@@ -204,23 +228,49 @@ impl RateLimiter for RedisLimiter {
     ) -> Decided<LimitStatus> {
         self.inspect_on(&self.shard_of(limit_key), limit_key, quota, settled_at).await
     }
+}
 
-    fn is_remote(&self) -> bool {
-        true
+petstore_telemetry::metrics! {
+    /// Counts of one limiter. Clones share them.
+    #[derive(Clone, Debug)]
+    pub(super) struct RedisMetrics(prefix) {
+        round_trips: HistogramVec = durations(
+            &format!("{prefix}redis_round_trip_duration_seconds"),
+            "Duration of calls to Redis, including failed ones.",
+            &[],
+        ),
+        failures: IntCounter = counter(
+            &format!("{prefix}redis_failures_total"),
+            "Decisions and probes that Redis failed to answer in time.",
+        ),
+        pub(super) outages: IntCounter = counter(
+            &format!("{prefix}redis_outages_total"),
+            "Times at which the gateway began to decide without Redis.",
+        ),
+        pub(super) decided_alone: IntCounter = counter(
+            &format!("{prefix}redis_decided_alone_total"),
+            "Decisions made without Redis.",
+        ),
     }
+}
 
-    fn set_installation(&self, name: &str) {
-        // Characters that could mislead Redis Cluster, or make keys long, are left out.
-        let is_plain = |character: &char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_');
-        let name: String = name.chars().filter(is_plain).take(64).collect();
-        let named = [self.key_prefix, &name].concat();
-        let mut namespace = self.namespace.write();
-        if !name.is_empty() && namespace.as_deref() != Some(&named) {
-            *namespace = Some(named.into());
-        }
+impl RedisMetrics {
+    /// Counts an answer of Redis, or a failure.
+    pub(super) fn answered(&self, took: Duration, is_ok: bool) {
+        self.round_trips.with_label_values::<&str>(&[]).observe(took.as_secs_f64());
+        self.failures.inc_by((!is_ok).into());
     }
+}
 
-    fn knows_installation(&self) -> bool {
-        self.namespace().is_ok()
-    }
+/// Returns the metrics of Redis, whose names begin with the prefix. Without Redis all are 0.
+pub fn redis_metrics(prefix: &str, limiter: Option<&Arc<ResilientLimiter>>) -> Collectors {
+    let metrics = limiter.map(|limiter| limiter.metrics().clone());
+    let mut metrics = metrics.unwrap_or_else(|| RedisMetrics::with_prefix(prefix)).collectors();
+    let limiter = limiter.cloned();
+    let name = format!("{prefix}redis_breaker_open");
+    let is_open = gauge(&name, "1 while the gateway decides without Redis.");
+    metrics.push(Sampled::boxed(is_open, move |open: &IntGauge| {
+        open.set(limiter.as_ref().is_some_and(|limiter| limiter.is_degraded()).into());
+    }));
+    metrics
 }

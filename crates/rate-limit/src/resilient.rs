@@ -6,7 +6,6 @@
 
 mod breaker;
 mod fallback;
-mod metrics;
 #[cfg(test)]
 mod tests;
 
@@ -19,18 +18,15 @@ use petstore_clock::{Clock, UnixMillis};
 use petstore_telemetry::parts::FaultCause;
 use tokio::time::{Instant, sleep};
 
-pub use self::metrics::redis_metrics;
 use self::{
     breaker::{Breaker, Change, Moment},
     fallback::Fallback,
-    metrics::RedisMetrics,
 };
 use super::{
     Decided, Decision, LimitKey, LimitStatus, LimiterUnavailable, Outcome, Quota, RateLimiter, RedisLimiter,
     Scope,
-    policy::{self, Record},
-    redis::Shard,
-    windows::{Window, Windows},
+    policy::{self, Record, Window, Windows},
+    redis::{RedisMetrics, Shard},
 };
 
 /// Treatment of requests while Redis is unreachable.
@@ -88,42 +84,35 @@ pub struct ResilientLimiter {
 
 impl ResilientLimiter {
     /// Probes Redis, for a second at most, and starts with it or without it. While Redis is unreachable and
-    /// limits are local, each of the `gateways` that count in it enforces its part of the limits.
-    pub fn start(
+    /// limits are local, each of the `gateways` that count in it enforces its part of the limits. The names of
+    /// metrics begin with the prefix.
+    pub async fn start(
         redis: RedisLimiter,
         on_failure: OnRedisFailure,
         gateways: NonZeroU16,
         clock: Clock,
-    ) -> BoxFuture<'static, Self> {
-        // In a box, so that it is compiled with this crate.
-        Box::pin(async move {
-            let started = Instant::now();
-            let first_try = redis.probe().await;
-            report_evictions(first_try);
-            let limiter = Self {
-                redis,
-                on_failure,
-                breakers: Mutex::default(),
-                fallback: Fallback::new(clock, gateways),
-                started,
-                metrics: RedisMetrics::default(),
-            };
-            if first_try.is_err() {
-                for shard in limiter.redis.shards().await {
-                    if limiter.redis.probe_once(&shard).await.is_err() {
-                        let opened = Breaker::new(false, Duration::ZERO);
-                        limiter.breakers.lock().insert(Arc::clone(&shard.node), opened);
-                        limiter.note(&shard, Some(Change::Opened));
-                    }
+        metrics_prefix: &str,
+    ) -> Self {
+        let started = Instant::now();
+        let first_try = redis.probe().await;
+        report_evictions(first_try);
+        let (fallback, metrics) = (Fallback::new(clock, gateways), RedisMetrics::with_prefix(metrics_prefix));
+        let limiter = Self { redis, on_failure, breakers: Mutex::default(), fallback, started, metrics };
+        if first_try.is_err() {
+            for shard in limiter.redis.shards().await {
+                if limiter.redis.probe_once(&shard).await.is_err() {
+                    let opened = Breaker::new(false, Duration::ZERO);
+                    limiter.breakers.lock().insert(Arc::clone(&shard.node), opened);
+                    limiter.note(&shard, Some(Change::Opened));
                 }
             }
-            limiter
-        })
+        }
+        limiter
     }
 
     /// Probes Redis until `shutdown`. Without it, the limiter never returns to Redis.
-    pub fn watch(self: Arc<Self>, shutdown: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
-        let probe_often = async move {
+    pub async fn watch(self: Arc<Self>, shutdown: impl Future<Output = ()>) {
+        let probe_often = async {
             loop {
                 sleep(Duration::from_millis(200)).await;
                 let shards = self.redis.shards().await;
@@ -136,12 +125,33 @@ impl ResilientLimiter {
                 join_all(probes).await;
             }
         };
-        // In a box, so that it is compiled with this crate.
-        Box::pin(async move {
-            tokio::select! {
-                () = shutdown => {}
-                () = probe_often => {}
+        tokio::select! {
+            () = shutdown => {}
+            () = probe_often => {}
+        }
+    }
+
+    /// Sets the name of the installation, whose counters gateways share. Before it is set, the limiter decides
+    /// without them.
+    pub fn set_installation(&self, name: &str) {
+        self.redis.set_installation(name);
+    }
+
+    /// Returns `true` if the installation is named.
+    pub fn knows_installation(&self) -> bool {
+        self.redis.knows_installation()
+    }
+
+    /// Returns what happens to requests if decisions are made without the counters that all gateways share,
+    /// because these, or those of a shard, are unreachable.
+    pub fn fault(&self) -> Option<FaultCause> {
+        self.is_degraded().then(|| match self.on_failure {
+            _ if self.redis.last_error().is_some_and(|error| error.is_refusal()) => {
+                FaultCause::LimiterRefused
             }
+            OnRedisFailure::Local => FaultCause::LimiterLocal,
+            OnRedisFailure::Open => FaultCause::LimiterOpen,
+            OnRedisFailure::Closed => FaultCause::LimiterClosed,
         })
     }
 
@@ -163,8 +173,12 @@ impl ResilientLimiter {
         is_good
     }
 
+    pub(super) const fn metrics(&self) -> &RedisMetrics {
+        &self.metrics
+    }
+
     /// Returns `true` while a shard is not asked, because it does not answer.
-    fn is_degraded(&self) -> bool {
+    pub(super) fn is_degraded(&self) -> bool {
         self.breakers.lock().values().any(|breaker| !breaker.is_closed())
     }
 
@@ -319,29 +333,6 @@ impl RateLimiter for ResilientLimiter {
             },
         );
         inspected.await.map(whole)
-    }
-
-    fn is_remote(&self) -> bool {
-        true
-    }
-
-    fn set_installation(&self, name: &str) {
-        self.redis.set_installation(name);
-    }
-
-    fn knows_installation(&self) -> bool {
-        self.redis.knows_installation()
-    }
-
-    fn fault(&self) -> Option<FaultCause> {
-        self.is_degraded().then(|| match self.on_failure {
-            _ if self.redis.last_error().is_some_and(|error| error.is_refusal()) => {
-                FaultCause::LimiterRefused
-            }
-            OnRedisFailure::Local => FaultCause::LimiterLocal,
-            OnRedisFailure::Open => FaultCause::LimiterOpen,
-            OnRedisFailure::Closed => FaultCause::LimiterClosed,
-        })
     }
 }
 

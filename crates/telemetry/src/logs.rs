@@ -143,12 +143,10 @@ impl Log {
     }
 }
 
-/// Returns the count of dropped lines.
-pub fn metrics() -> Collectors {
-    let dropped = counter(
-        "petstore_log_lines_dropped_total",
-        "Log lines dropped because stderr was not read fast enough.",
-    );
+/// Returns the count of dropped lines. Its name begins with the prefix.
+pub fn metrics(prefix: &str) -> Collectors {
+    let name = format!("{prefix}log_lines_dropped_total");
+    let dropped = counter(&name, "Log lines dropped because stderr was not read fast enough.");
     vec![Sampled::boxed(dropped, |dropped: &IntCounter| {
         let lines = log().map_or(0, |log| log.writer.dropped());
         dropped.inc_by(lines.saturating_sub(dropped.get()));

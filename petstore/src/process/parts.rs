@@ -18,7 +18,7 @@ use petstore_database::DatabaseUrl;
 use petstore_gateway::{Gateway, RestApp, docs};
 use petstore_grpc_server::{GrpcServerLimits, Security};
 use petstore_http_server::{Certificate, ConnectionSlots, Server, ServerLimits, tls};
-use petstore_rate_limit::{InProcessLimiter, RateLimiter, RedisLimiter, ResilientLimiter, redis_metrics};
+use petstore_rate_limit::{RedisLimiter, ResilientLimiter, redis_metrics};
 use petstore_settings::{
     CoreAddressSettings, EdgeSettings, GrpcSettings, LimiterSettings, ProcessSettings, StoreSettings,
     settings_file,
@@ -30,7 +30,7 @@ use tonic::service::Routes;
 use tower::{ServiceExt, service_fn};
 
 use super::{
-    Phase, Process, ProcessError, admin,
+    METRICS, Phase, Process, ProcessError, admin,
     listener::{BoundAdmin, BoundGrpc, BoundRest},
 };
 
@@ -74,11 +74,12 @@ impl Process {
     /// Serves REST, and runs the gateway's background work.
     pub(crate) fn serve_rest(&mut self, ports: BoundRest, settings: &EdgeSettings, gateway: Gateway) {
         let limits = self.connection_limits;
-        let slots =
-            ConnectionSlots::new(limits.rest, limits.rest_per_address).exempting(settings.trusted_proxies());
+        let slots = ConnectionSlots::new(limits.rest, limits.rest_per_address)
+            .exempting(settings.trusted_proxies())
+            .measured_as(METRICS);
         self.metrics.add(slots.metrics().collectors());
         let certificate = ports.https.as_ref().map(|(_, certificate)| certificate.clone());
-        self.metrics.add(petstore_http_server::certificate_metrics(certificate.as_ref()));
+        self.metrics.add(petstore_http_server::certificate_metrics(METRICS, certificate.as_ref()));
         if let Some(in_use) = certificate {
             let (files, settings) = (settings.files().cloned(), settings.clone());
             self.reloads.add("the HTTPS certificate", files, move || {
@@ -117,24 +118,25 @@ impl Process {
         });
     }
 
-    /// Returns the rate limiter: in Redis if there is one, otherwise in this process. Redis has been probed
+    /// Returns the rate limiter that counts in Redis, if there is one. Redis has been probed
     /// when this returns, which takes a second at most.
     pub(crate) async fn rate_limiter(
         &mut self,
         redis: Option<RedisLimiter>,
         settings: &LimiterSettings,
         clock: &Clock,
-    ) -> Arc<dyn RateLimiter> {
+    ) -> Option<Arc<ResilientLimiter>> {
         let Some(redis) = redis else {
-            self.metrics.add(redis_metrics(None));
-            return Arc::new(InProcessLimiter::new(clock.clone()));
+            self.metrics.add(redis_metrics(METRICS, None));
+            return None;
         };
         let (on_failure, gateways) = (settings.on_redis_failure, settings.gateways);
-        let limiter = Arc::new(ResilientLimiter::start(redis, on_failure, gateways, clock.clone()).await);
-        self.metrics.add(redis_metrics(Some(&limiter)));
+        let start = ResilientLimiter::start(redis, on_failure, gateways, clock.clone(), METRICS);
+        let limiter = Arc::new(Box::pin(start).await);
+        self.metrics.add(redis_metrics(METRICS, Some(&limiter)));
         let watched = Arc::clone(&limiter);
         self.add("the watch on Redis", Phase::ClosingBackground, |end| Box::pin(watched.watch(end).map(Ok)));
-        limiter
+        Some(limiter)
     }
 
     /// Returns the transport to the core, which is replaced when the token or a certificate changes, and on

@@ -68,7 +68,11 @@ const BOUNDS: [(&str, &str, &str); 55] = [
     ("| 8 h; 1 h; 50 |", OPERATOR, "SESSION_TTL: Duration = Duration::from_hours(8);"),
     ("| 8 h; 1 h; 50 |", OPERATOR, "SESSION_IDLE: Duration = Duration::from_hours(1);"),
     ("| 8 h; 1 h; 50 |", OPERATOR, "MAX_SESSIONS: u64 = 50;"),
-    ("then 429 | 10 a minute |", "admin/service/src/grpc/guesses.rs", "MAX_ATTEMPTS: u32 = 10;"),
+    (
+        "then 429 | 10 a minute |",
+        "admin/service/src/grpc/caller.rs",
+        "ATTEMPTS: Quota = Quota { per_minute: 10,",
+    ),
     (
         "| Enterprise limits | 1 to 1,000,000,000 |",
         "core-service/src/accounts/account.rs",
@@ -107,7 +111,7 @@ const BOUNDS: [(&str, &str, &str); 55] = [
 const GRPC_LIMITS: &str = "crates/grpc-server/src/limits.rs";
 const HTTP_SERVER: &str = "crates/http-server/src/lib.rs";
 const LOOKUPS: &str = "crates/key-cache/src/lookups.rs";
-const OPERATOR: &str = "admin/service/src/domain/operator.rs";
+const OPERATOR: &str = "admin/service/src/domain.rs";
 const PERMITS: &str = "crates/core-client/src/permits.rs";
 const POSTGRES: &str = "crates/database/src/postgres.rs";
 const RETENTION: &str = "core-service/src/accounts/retention.rs";

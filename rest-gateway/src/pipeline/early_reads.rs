@@ -25,7 +25,7 @@ const MAX_ACCOUNTS: usize = 50_000;
 /// Begins a read that need not wait for the limiter, because it will probably be admitted.
 pub(super) fn begin(gateway: &GatewayState, context: &RequestContext, sender: &Sender) -> Option<EarlyRead> {
     let may_read = || sender.forbidden().is_none() && context.operation.is_read();
-    let key = sender.key().filter(|_| gateway.limiter.is_remote() && may_read())?;
+    let key = sender.key().filter(|_| gateway.redis.is_some() && may_read())?;
     gateway.early_reads.of(key.account_id).begin()
 }
 

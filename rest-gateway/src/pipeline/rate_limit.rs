@@ -51,7 +51,7 @@ pub(super) async fn admit(gateway: &GatewayState, context: &RequestContext, send
             if let Some(is_admitted) = decision.and_then(|it| gateway.waits.note(key.account_id, it)) {
                 gateway.metrics.waited(is_admitted);
             }
-            if gateway.limiter.is_remote() {
+            if gateway.redis.is_some() {
                 gateway.early_reads.of(key.account_id).note_decision(decision);
             }
             admission(gateway, &limit_key, key.quota, judged, None)

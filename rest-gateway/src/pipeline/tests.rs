@@ -10,7 +10,6 @@ use http::{HeaderMap, Request, StatusCode};
 use parking_lot::Mutex;
 use petstore_caller::api_key::Environment;
 use petstore_clock::{Clock, UnixMillis};
-use petstore_rate_limit::InProcessLimiter;
 use serde_json::Value;
 use tower::{BoxError, ServiceExt, service_fn, util::BoxCloneSyncService};
 
@@ -27,9 +26,8 @@ fn gateway(now: UnixMillis) -> Arc<GatewayState> {
     let (clock, _) = Clock::manual(now);
     let away =
         service_fn(async |_| Err::<http::Response<tonic::body::Body>, BoxError>("no core here".into()));
-    let limiter = Arc::new(InProcessLimiter::new(clock.clone()));
     let options = GatewayOptions::new(Environment::Production);
-    let gateway = Gateway::new(options, BoxCloneSyncService::new(away), None, limiter, clock);
+    let gateway = Gateway::new(options, BoxCloneSyncService::new(away), None, None, clock);
     Arc::clone(gateway.state())
 }
 

@@ -1,18 +1,29 @@
 //! The operator and the origin of a call.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{
+    collections::HashSet,
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+    time::Duration,
+};
 
 use http::HeaderMap;
+use parking_lot::RwLock;
 use petstore_caller::{
-    api_key::{OperatorToken, bearer},
+    api_key::{KeyDigest, OperatorToken, bearer},
     call::{RequestId, X_REQUEST_ID},
 };
-use petstore_clock::UnixMillis;
+use petstore_clock::{Clock, UnixMillis};
 use petstore_core::{
     Core,
     accounts::{AccountId, store::Accounts},
 };
 use petstore_grpc_server::{Method, Peer};
+use petstore_rate_limit::{InProcessLimiter, LimitKey, Quota, RateLimiter};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, sleep_until},
+};
 use tonic::{Request, Response, Status, metadata::MetadataMap};
 
 use super::{Administration, convert};
@@ -154,19 +165,103 @@ impl Administration {
                 self.guesses.forget(digest);
             }
         }
-        let failure = self.guesses.failed(origin.address, now);
-        if failure.is_logged && !origin.is_forwarded {
+        let error = self.guesses.count_failure(origin.address).await;
+        if matches!(error, AdminError::InvalidOperatorToken) && !origin.is_forwarded {
             tracing::warn!(
                 target: "petstore_core::admin",
                 method = method(rpc),
-                code = failure.error.code().name,
+                code = error.code().name,
                 client = origin.address.map(tracing::field::display),
                 certificate = origin.certificate.as_deref(),
                 request_id = origin.call_id.as_ref().map(RequestId::as_str),
                 "refused an invalid operator token"
             );
         }
-        Err(failure.error)
+        Err(error)
+    }
+}
+
+/// Calls in flight whose credential is not yet known to be an operator's.
+const MAX_CALLS: usize = 1_024;
+/// Minimum interval between two readings of the list of credentials.
+const LIST_INTERVAL: Duration = Duration::from_millis(100);
+/// Failed attempts of an address in a minute that are answered as such.
+const ATTEMPTS: Quota = Quota { per_minute: 10, per_day: 1 << 53 };
+
+/// Credentials that were valid recently, and the failed attempts of each address. Clones share them.
+///
+/// A correct credential is always accepted, regardless of other calls from its address, because the caller
+/// may share a proxy with the guesser. So guesses are not blocked, but cheap: a credential that was not valid
+/// recently waits for a fresh list of valid credentials, which is read at most ten times a second for all
+/// callers together.
+#[derive(Clone, Debug)]
+pub(super) struct Guesses(Arc<GuessState>);
+
+#[derive(Debug)]
+struct GuessState {
+    /// Permits of calls whose credential is not yet known.
+    capacity: Semaphore,
+    valid: RwLock<HashSet<KeyDigest>>,
+    /// Time at which the list was read. Locked while it is read again, so that all waiting calls share it.
+    listed: tokio::sync::Mutex<Option<Instant>>,
+    failures: InProcessLimiter,
+}
+
+impl Guesses {
+    /// Returns guesses of which none was made yet.
+    pub(super) fn new(clock: Clock) -> Self {
+        Self(Arc::new(GuessState {
+            capacity: Semaphore::new(MAX_CALLS),
+            valid: RwLock::default(),
+            listed: tokio::sync::Mutex::default(),
+            failures: InProcessLimiter::new(clock),
+        }))
+    }
+
+    /// Returns the permits of calls whose credential is not yet known to be an operator's.
+    pub(super) fn capacity(&self) -> &Semaphore {
+        &self.0.capacity
+    }
+
+    /// Returns `true` if the credential was valid recently, so that it is looked up without a fresh list.
+    pub(super) fn knows(&self, digest: KeyDigest) -> bool {
+        self.0.valid.read().contains(&digest)
+    }
+
+    /// Removes a credential that is no longer valid.
+    pub(super) fn forget(&self, digest: KeyDigest) {
+        self.0.valid.write().remove(&digest);
+    }
+
+    /// Returns `true` if the credential is in a list read after this call began.
+    pub(super) async fn is_listed(
+        &self,
+        digest: KeyDigest,
+        list: impl AsyncFnOnce() -> Result<HashSet<KeyDigest>>,
+    ) -> Result<bool> {
+        let asked = Instant::now();
+        let mut listed = self.0.listed.lock().await;
+        if listed.is_none_or(|listed| listed < asked) {
+            if let Some(listed) = *listed {
+                sleep_until(listed + LIST_INTERVAL).await;
+            }
+            let now = Instant::now();
+            let valid = list().await?;
+            *self.0.valid.write() = valid;
+            *listed = Some(now);
+        }
+        drop(listed);
+        Ok(self.knows(digest))
+    }
+
+    /// Counts a failed attempt, and returns its error.
+    pub(super) async fn count_failure(&self, address: Option<IpAddr>) -> AdminError {
+        let address = address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)); // without a socket there is none
+        let counted = self.0.failures.take(&LimitKey::Address(address.into()), ATTEMPTS, UnixMillis(0)).await;
+        match counted.ok().and_then(|decision| decision.retry_after_secs()) {
+            None => AdminError::InvalidOperatorToken,
+            Some(secs) => AdminError::TooManyAttempts { retry_after: Duration::from_secs(secs) },
+        }
     }
 }
 
@@ -208,6 +303,8 @@ fn method(rpc: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
 
     fn address(said: &str, peer: Option<Peer>) -> Option<String> {
@@ -230,5 +327,45 @@ mod tests {
             assert_eq!(address(other, peer(true)).as_deref(), Some("192.0.2.7"), "{other}");
             assert_eq!(address(other, None), None, "{other}");
         }
+    }
+
+    #[tokio::test]
+    async fn any_number_of_guesses_costs_at_most_ten_lists_a_second_and_a_new_credential_is_among_them() {
+        let (guesses, lists) =
+            (Guesses::new(Clock::manual(UnixMillis(1_795_200_000_000)).0), AtomicU32::new(0));
+        let right = OperatorToken::generate().digest();
+        let list = async || {
+            lists.fetch_add(1, Ordering::Relaxed);
+            Ok(HashSet::from([right]))
+        };
+        let begin = Instant::now();
+        let judge = |digest| guesses.is_listed(digest, list);
+        while begin.elapsed() < 5 * LIST_INTERVAL {
+            let wrong = (0..100).map(|_| judge(OperatorToken::generate().digest()));
+            let (wrong, right) = tokio::join!(futures_util::future::join_all(wrong), judge(right));
+            assert!(wrong.into_iter().all(|known| !known.unwrap()) && right.unwrap());
+        }
+        let most = begin.elapsed().as_millis() / LIST_INTERVAL.as_millis() + 1;
+        assert!(u128::from(lists.load(Ordering::Relaxed)) <= most, "{lists:?}");
+        assert!(guesses.knows(right));
+        guesses.forget(right);
+        assert!(!guesses.knows(right));
+    }
+
+    #[tokio::test]
+    async fn the_eleventh_failure_of_a_network_in_a_minute_is_told_to_wait() {
+        let (clock, hand) = Clock::manual(UnixMillis(1_795_200_000_000));
+        let guesses = Guesses::new(clock);
+        let fail = async |address: &str| match guesses.count_failure(address.parse().ok()).await {
+            AdminError::TooManyAttempts { retry_after } => Some(retry_after.as_secs()),
+            _ => None,
+        };
+        for last in 0..10 {
+            assert_eq!((fail("192.0.2.7").await, fail(&format!("2001:db8::{last}")).await), (None, None));
+        }
+        assert_eq!((fail("::ffff:192.0.2.7").await, fail("2001:db8::ffff:1").await), (Some(60), Some(60)));
+        assert_eq!((fail("192.0.2.8").await, fail("2001:db8:0:1::1").await), (None, None));
+        hand.advance(Duration::from_mins(1));
+        assert_eq!(fail("192.0.2.7").await, None);
     }
 }

@@ -1,18 +1,24 @@
-//! Usage of accounts, and the overview of all.
+//! Usage of accounts, the overview of all, and rehearsals of the removal of getPet.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::Range, time::Duration};
 
+use petstore_clock::UnixMillis;
 use petstore_core::{
-    accounts::{AccountId, Day, Minute, UsageMinute, store::MinutesOf},
+    accounts::{
+        AccountId, Day, Minute, UsageMinute,
+        store::{AccountDay, DaysOf, MinutesOf, UsedShare, brownouts::Brownout},
+    },
     errors::PetStoreError,
 };
 use petstore_proto::admin::v1::{
-    self as pb, GetOverviewRequest, GetOverviewResponse, GetUsageRequest, GetUsageResponse,
-    ListDeprecatedUseRequest, ListDeprecatedUseResponse,
+    self as pb, AccountUsage, CancelBrownoutRequest, CancelBrownoutResponse, CreateBrownoutRequest,
+    CreateBrownoutResponse, GetOverviewRequest, GetOverviewResponse, GetUsageRequest, GetUsageResponse,
+    ListAccountUsageRequest, ListAccountUsageResponse, ListBrownoutsRequest, ListBrownoutsResponse,
+    ListDeprecatedUseRequest, ListDeprecatedUseResponse, UsageInterval,
 };
 
 use super::{caller::Call, convert};
-use crate::error::Result;
+use crate::{domain::PageTokens, error::Result};
 
 /// Default number of minutes.
 const MINUTES: i64 = 60;
@@ -21,18 +27,18 @@ const MAX_PERIODS: u64 = 1_440;
 /// Maximum number of rows in a report of deprecated calls.
 const MAX_USES: usize = 1_000;
 /// Default number of days.
-pub(super) const DAYS: i64 = 30;
+const DAYS: i64 = 30;
 
-pub(super) async fn get(call: Call, request: GetUsageRequest) -> Result<GetUsageResponse> {
-    let interval = pb::UsageInterval::try_from(request.interval);
+pub(super) async fn get_usage(call: Call, request: GetUsageRequest) -> Result<GetUsageResponse> {
+    let interval = UsageInterval::try_from(request.interval);
     let account = call.account_id(&request.account).await?;
     let start = request.start_time.map(|start| convert::moment("startTime", start)).transpose()?;
     let periods = match interval {
-        Ok(pb::UsageInterval::Minute) => {
+        Ok(UsageInterval::Minute) => {
             let since = start.map_or(Minute::containing(call.now).minus(MINUTES - 1), Minute::containing);
             minutes(&call, account, since, request).await?
         }
-        Ok(pb::UsageInterval::Day | pb::UsageInterval::Unspecified) => {
+        Ok(UsageInterval::Day | UsageInterval::Unspecified) => {
             for (is_given, field) in [(!request.key_id.is_empty(), "keyId"), (request.by_key, "byKey")] {
                 if is_given {
                     return Err(convert::refuse(field, "is for minutes only: days are counted by account"));
@@ -44,7 +50,7 @@ pub(super) async fn get(call: Call, request: GetUsageRequest) -> Result<GetUsage
                 |(day, counts): (Day, _)| convert::period(day.start(), &request.account, None, counts);
             days.into_iter().map(period).collect()
         }
-        Ok(pb::UsageInterval::Month) | Err(_) => {
+        Ok(UsageInterval::Month) | Err(_) => {
             return Err(convert::refuse("interval", "must be one of minute, day"));
         }
     };
@@ -76,7 +82,7 @@ async fn minutes(
 }
 
 /// Returns the last minutes, including those without requests, and the causes of refusals in them.
-pub(super) async fn overview(call: Call, request: GetOverviewRequest) -> Result<GetOverviewResponse> {
+pub(super) async fn get_overview(call: Call, request: GetOverviewRequest) -> Result<GetOverviewResponse> {
     let minutes = match i64::from(request.minutes) {
         0 => MINUTES,
         minutes @ 1..=Minute::PER_DAY => minutes,
@@ -101,7 +107,7 @@ pub(super) async fn overview(call: Call, request: GetOverviewRequest) -> Result<
     })
 }
 
-pub(super) async fn deprecated(
+pub(super) async fn list_deprecated_use(
     call: Call,
     request: ListDeprecatedUseRequest,
 ) -> Result<ListDeprecatedUseResponse> {
@@ -126,4 +132,166 @@ pub(super) async fn deprecated(
         day.account.clone_from(&request.account);
     }
     Ok(ListDeprecatedUseResponse { uses, has_more })
+}
+
+/// Number of days that can be listed, including today. One more is stored, which may be deleted before the
+/// last page is read.
+const MAX_DAYS: i64 = 89;
+/// Maximum number of days in a month.
+const MONTH_DAYS: u64 = 31;
+
+pub(super) async fn list_account_usage(
+    call: Call,
+    request: ListAccountUsageRequest,
+) -> Result<ListAccountUsageResponse> {
+    let ListAccountUsageRequest { interval, start_time, end_time, near_limit, over_limit, .. } = request;
+    let tokens = PageTokens::new('u', &(interval, start_time, end_time, near_limit, over_limit));
+    let (size, position) = convert::page(&tokens, request.page_size, &request.page_token, Position::parse)?;
+    let is_by_month = match UsageInterval::try_from(interval) {
+        Ok(UsageInterval::Unspecified | UsageInterval::Day) => false,
+        Ok(UsageInterval::Month) => true,
+        Ok(UsageInterval::Minute) | Err(_) => {
+            return Err(convert::refuse("interval", "must be one of day, month"));
+        }
+    };
+    let days = match &position {
+        Some(position) => position.days.clone(), // that of the first page, even if a day has ended
+        None => range(call.now, &request, is_by_month)?,
+    };
+    let after = position.map(|Position { last, .. }| last);
+    let used =
+        if over_limit { Some(UsedShare::OverLimit) } else { near_limit.then_some(UsedShare::NearLimit) };
+    let of = DaysOf { days: days.clone(), after, used };
+    let rows = size.get() as u64 + 1;
+    let rows = if is_by_month {
+        by_month(call.accounts().usage_by_account(of, rows * MONTH_DAYS).await?)
+    } else {
+        call.accounts().usage_by_account(of, rows).await?
+    };
+    let token =
+        |last: &AccountDay| Position { days: days.clone(), last: (last.account_id, last.day) }.written();
+    let (rows, next_page_token) = convert::cut(rows, size, &tokens, token);
+    let start = |day: Day| if is_by_month { day.first_of_month() } else { day };
+    Ok(ListAccountUsageResponse {
+        usage: rows.into_iter().map(|row| account_usage(start(row.day), row)).collect(),
+        next_page_token,
+        start_time: Some(days.start.start().to_timestamp()),
+        end_time: Some(days.end.start().to_timestamp()),
+    })
+}
+
+/// Position of a page.
+#[derive(Debug)]
+struct Position {
+    /// Range of all pages.
+    days: Range<Day>,
+    /// Last account and day of the page before.
+    last: (AccountId, Day),
+}
+
+impl Position {
+    fn parse(written: &str) -> Option<Self> {
+        let numbers: Vec<i64> = written.split('.').map(str::parse).collect::<Result<_, _>>().ok()?;
+        let [start, end, account, day] = numbers[..] else { return None };
+        Some(Self { days: Day(start)..Day(end), last: (AccountId(account), Day(day)) })
+    }
+
+    fn written(&self) -> String {
+        let Self { days, last: (account, day) } = self;
+        format!("{}.{}.{}.{}", days.start.0, days.end.0, account.0, day.0)
+    }
+}
+
+/// Returns the days of all pages.
+fn range(now: UnixMillis, request: &ListAccountUsageRequest, is_by_month: bool) -> Result<Range<Day>> {
+    let today = Day::containing(now);
+    let moment = |field, time: Option<_>| time.map(|time| convert::moment(field, time)).transpose();
+    let start = moment("startTime", request.start_time)?.map(Day::containing);
+    let last_moment = moment("endTime", request.end_time)?.map(|end| end.minus(Duration::from_millis(1)));
+    let last = last_moment.map_or(today, Day::containing).min(today);
+    let is_given = [("nearLimit", request.near_limit), ("overLimit", request.over_limit)];
+    let of_today = is_given.into_iter().find_map(|(field, is_given)| is_given.then_some(field));
+    if let Some(field) = of_today
+        && (request.interval != 0 || start.is_some() || last_moment.is_some())
+    {
+        let rule = "is for the current day: it must not be given beside interval, startTime or endTime";
+        return Err(convert::refuse(field, rule));
+    }
+    let oldest = today.minus(MAX_DAYS - 1);
+    let (start, end) = if of_today.is_some() {
+        (today, today.next())
+    } else if is_by_month {
+        let is_whole = oldest.first_of_month() == oldest;
+        let oldest = if is_whole { oldest } else { oldest.last_of_month().next() };
+        (start.map_or(oldest, Day::first_of_month).max(oldest), last.last_of_month().next())
+    } else {
+        (start.unwrap_or(today.minus(DAYS - 1)).max(oldest), last.next())
+    };
+    Ok(start..end.max(start))
+}
+
+/// Returns the sums of each account's days by month. Their day is the last of the month, so that the next
+/// page does not return a month again whose later days were counted meanwhile.
+fn by_month(mut days: Vec<AccountDay>) -> Vec<AccountDay> {
+    let mut months: Vec<AccountDay> = Vec::new();
+    for AccountDay { day, .. } in &mut days {
+        *day = day.last_of_month();
+    }
+    for day in days {
+        match months.last_mut().filter(|sum| (sum.account_id, sum.day) == (day.account_id, day.day)) {
+            Some(sum) => {
+                for (count, more) in sum.counts.iter_mut().zip(day.counts) {
+                    *count = count.saturating_add(more);
+                }
+            }
+            None => months.push(day),
+        }
+    }
+    months
+}
+
+fn account_usage(start: Day, row: AccountDay) -> AccountUsage {
+    AccountUsage {
+        start_time: Some(start.start().to_timestamp()),
+        account_id: row.account_id.0,
+        plan: row.plan.number(),
+        day_limit: i64::try_from(row.plan.quota().per_day).unwrap_or(i64::MAX),
+        counts: Some(convert::counts(row.counts)),
+        account: row.account,
+    }
+}
+
+pub(super) async fn create_brownout(
+    call: Call,
+    request: CreateBrownoutRequest,
+) -> Result<CreateBrownoutResponse> {
+    let account = convert::account_filter(&request.account)?;
+    let start = request.start_time.map(|start| convert::moment("startTime", start)).transpose()?;
+    let length = request.duration.ok_or_else(|| convert::refuse("duration", "is required"))?;
+    let period = (start.unwrap_or(call.now), convert::duration("duration", length)?);
+    let brownout = call.store.plan_brownout(&call.actor, account, period, call.now).await?;
+    Ok(CreateBrownoutResponse { brownout: Some(brownout_message(&brownout)) })
+}
+
+pub(super) async fn cancel_brownout(
+    call: Call,
+    request: CancelBrownoutRequest,
+) -> Result<CancelBrownoutResponse> {
+    call.store.cancel_brownout(&call.actor, request.id, call.now).await?;
+    Ok(CancelBrownoutResponse {})
+}
+
+pub(super) async fn list_brownouts(call: Call, _: ListBrownoutsRequest) -> Result<ListBrownoutsResponse> {
+    let brownouts = call.accounts().list_brownouts(call.now).await?;
+    Ok(ListBrownoutsResponse { brownouts: brownouts.iter().map(brownout_message).collect() })
+}
+
+fn brownout_message(brownout: &Brownout) -> pb::Brownout {
+    pb::Brownout {
+        id: brownout.id,
+        account: brownout.account.as_ref().map(|(_, name)| name.to_string()).unwrap_or_default(),
+        operation_id: "getPet".to_owned(),
+        start_time: Some(brownout.from.to_timestamp()),
+        end_time: Some(brownout.until.to_timestamp()),
+    }
 }

@@ -24,10 +24,7 @@ use tonic::{
 use tonic_prost::ProstEncoder;
 use tower::{BoxError, Service};
 
-use super::{
-    error::{AdminError, in_json_names},
-    method::AdminMethod,
-};
+use super::{error::AdminError, method::AdminMethod};
 
 /// Maximum duration of a call.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -127,7 +124,7 @@ pub(super) async fn call(
 ///
 /// # Errors
 ///
-/// If the core refuses the call: the status names fields as JSON does. If the object is not such a request:
+/// If the core refuses the call. If the object is not such a request:
 /// the status is `INVALID_ARGUMENT`.
 pub async fn call_admin(
     core: CoreTransport,
@@ -139,7 +136,7 @@ pub async fn call_admin(
     let (metadata, extensions, members) = request.into_parts();
     let message = method.read(members).map_err(Status::invalid_argument)?;
     let request = Request::from_parts(metadata, extensions, message);
-    let answer = send(core, &method, request, deadline).await.map_err(in_json_names)?;
+    let answer = send(core, &method, request, deadline).await?;
     Ok(method.body(answer.get_ref()))
 }
 

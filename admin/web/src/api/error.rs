@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use petstore_caller::api_key::redact;
 use petstore_clock::whole_secs;
@@ -46,12 +45,7 @@ impl From<&Status> for AdminError {
             },
             (None, Code::Unimplemented) => Self::NotServed,
             (None, code) => {
-                let mut error = ApiError::from(status);
-                if let ApiError::Core { message, .. } = &mut error
-                    && let Some(in_json) = violations_in_json(status)
-                {
-                    *message = in_json.into();
-                }
+                let error = ApiError::from(status);
                 if error.status().is_server_error() {
                     let error = failure_text(status);
                     tracing::warn!(
@@ -65,44 +59,6 @@ impl From<&Status> for AdminError {
             }
         }
     }
-}
-
-/// Returns the status with a message that names fields as JSON does.
-pub(super) fn in_json_names(status: Status) -> Status {
-    let Some(message) = violations_in_json(&status) else { return status };
-    Status::with_details_and_metadata(
-        status.code(),
-        message,
-        Bytes::copy_from_slice(status.details()),
-        status.metadata().clone(),
-    )
-}
-
-/// Returns the faults of a message's fields, by their names in JSON, or `None` if the status names no field.
-fn violations_in_json(status: &Status) -> Option<String> {
-    let violations = status.get_details_bad_request()?.field_violations;
-    // A rule may name other fields.
-    let is_name = |word: &str| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-    let word = |word: &str| if is_name(word) { json_name(word) } else { word.to_owned() };
-    let rule = |rule: &str| rule.split(' ').map(word).collect::<Vec<_>>().join(" ");
-    let sentences: Vec<_> =
-        violations.iter().map(|it| format!("{} {}", json_name(&it.field), rule(&it.description))).collect();
-    (!sentences.is_empty()).then(|| sentences.join("; "))
-}
-
-/// Returns a field's name in JSON: `page_size` is `pageSize`.
-pub(super) fn json_name(field: &str) -> String {
-    let mut name = String::with_capacity(field.len());
-    let mut is_next_upper = false;
-    for character in field.chars() {
-        if matches!(character, '_' | '-') {
-            is_next_upper = true;
-        } else {
-            name.push(if is_next_upper { character.to_ascii_uppercase() } else { character });
-            is_next_upper = false;
-        }
-    }
-    name
 }
 
 impl IntoResponse for AdminError {

@@ -12,10 +12,7 @@ use prost_reflect::{
     ReflectMessage, ServiceDescriptor, Value,
 };
 
-use super::{
-    error::{self, AdminError},
-    json,
-};
+use super::{error::AdminError, json};
 
 const SERVICE: &str = "petstore.admin.v1.AdminService";
 
@@ -137,7 +134,7 @@ impl Binding {
         ];
         let (path, http_method) = verbs.into_iter().find_map(|(verb, method)| Some((text(verb)?, method)))?;
         let segment = |segment: &str| {
-            if segment.starts_with('{') { error::json_name(segment) } else { segment.to_owned() }
+            if segment.starts_with('{') { json_name(segment) } else { segment.to_owned() }
         };
         let path = path.split('/').map(segment).collect::<Vec<_>>().join("/");
         let (body, response_body) = (text("body"), text("response_body"));
@@ -252,4 +249,19 @@ fn parameters(query: &str, faults: &mut Vec<String>) -> Vec<(String, String)> {
         }
     }
     parameters
+}
+
+/// Returns a field's name in JSON: `page_size` is `pageSize`.
+fn json_name(field: &str) -> String {
+    let mut name = String::with_capacity(field.len());
+    let mut is_next_upper = false;
+    for character in field.chars() {
+        if matches!(character, '_' | '-') {
+            is_next_upper = true;
+        } else {
+            name.push(if is_next_upper { character.to_ascii_uppercase() } else { character });
+            is_next_upper = false;
+        }
+    }
+    name
 }

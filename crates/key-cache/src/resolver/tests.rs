@@ -28,7 +28,11 @@ impl ResolverUnderTest {
     fn new() -> Self {
         let core = CoreDouble::new();
         let (clock, hand) = Clock::manual(START);
-        Self { resolver: KeyResolver::new(core.transport().into(), &METHODS, |_| {}, clock), core, hand }
+        Self {
+            resolver: KeyResolver::new(core.transport().into(), &METHODS, |_| {}, clock, "petstore_"),
+            core,
+            hand,
+        }
     }
 
     fn waits(&self, secs: u64) {

@@ -9,8 +9,7 @@ use redis::{Cmd, Script, Value};
 use super::error::RedisCallError;
 use crate::{
     Decision, LimitKey, Outcome, Quota,
-    policy::{AbuseState, Record, TimeSpan},
-    windows::{Window, Windows},
+    policy::{AbuseState, Record, TimeSpan, Window, Windows},
 };
 
 /// Text of the script.

@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 
 use petstore_clock::{Clock, ManualClock, UnixMillis};
 
-use crate::{Quota, RateLimiter, RedisDeadlines, RedisLimiter, RedisSettings};
+use crate::{Quota, RedisDeadlines, RedisLimiter, RedisSettings};
 
 /// Quota that is enough for every window, so that none is used up by accident.
 const AMPLE: Quota = Quota { per_minute: 1_000, per_day: 10_000 };

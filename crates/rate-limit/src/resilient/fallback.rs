@@ -11,8 +11,7 @@ use petstore_clock::{Clock, UnixMillis};
 use crate::{
     Decision, LimitKey, LimitStatus, Quota,
     counters::CounterStore,
-    policy::{self, AbuseState, Record},
-    windows::{Window, Windows},
+    policy::{self, AbuseState, Record, Window, Windows},
 };
 
 /// Limiter that limits each caller to this gateway's share: `max(1, limit ÷ gateways)` a window, rounded

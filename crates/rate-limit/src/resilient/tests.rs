@@ -31,9 +31,10 @@ impl Fixture {
         };
         let clock = Clock::manual(UnixMillis(1_795_200_000_000)).0;
         let shared = RedisLimiter::new(settings).unwrap();
-        let limiter = Arc::new(ResilientLimiter::start(shared, on_failure, NonZeroU16::MIN, clock).await);
+        let limiter =
+            Arc::new(ResilientLimiter::start(shared, on_failure, NonZeroU16::MIN, clock, "petstore_").await);
         let metrics = Exposition::default();
-        metrics.add(redis_metrics(Some(&limiter)));
+        metrics.add(crate::redis_metrics("petstore_", Some(&limiter)));
         Self { limiter, redis, metrics }
     }
 
@@ -54,7 +55,7 @@ async fn a_gateway_decides_alone_until_the_core_names_the_installation() {
     let fixture = Fixture::start(OnRedisFailure::Local).await;
     let limiter = &fixture.limiter;
     let account = LimitKey::Account(1);
-    assert!(limiter.is_remote() && !limiter.knows_installation());
+    assert!(!limiter.knows_installation());
     for _ in 0..3 {
         assert_eq!(fixture.take(&account).await.unwrap().scope, Scope::Node);
     }

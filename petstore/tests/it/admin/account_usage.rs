@@ -169,50 +169,6 @@ async fn a_file_breaks_off_when_the_core_fails_midway_and_the_command_fails() {
 }
 
 #[tokio::test]
-async fn an_account_is_near_its_limit_at_four_fifths_of_what_counts_and_over_it_only_beyond() {
-    let installation = petstore();
-    let server = installation.start(&serve(&[])).await;
-    let plan = ["--plan", "enterprise", "--per-minute", "100", "--per-day", "5"];
-    let key = key_of(&installation, ACCOUNT, &plan).await;
-    let client = server.client(&key);
-    begin_within_one_day().await;
-    client.sends(3, "/v1/pets").await;
-    client.get("/v1/usage").await.assert_status(200); // it costs no quota, and neither does a preflight
-    client.send("OPTIONS", "/v1/pets", &[], "").await.assert_status(204);
-    let used = async |requests: i64| {
-        eventually(REPORT_TIMEOUT, async || {
-            let own = installation.json(&["usage", "--account", ACCOUNT]).await;
-            let sums = sums(own["periods"].as_array().unwrap());
-            let sum: i64 =
-                ["succeeded", "clientErrors", "refused"].iter().filter_map(|it| sums.get(*it)).sum();
-            if sum == requests { Ok(()) } else { Err(format!("{sums:?}")) }
-        })
-        .await;
-    };
-    let shown = async |which: &str| {
-        let table = installation.run(&["usage", which]).await.stdout;
-        table.split_whitespace().collect::<Vec<_>>().join(" ")
-    };
-    let row = |shown: &str| format!("ACCOUNT PLAN USED PER DAY PERCENT {ACCOUNT} enterprise {shown}");
-    used(3).await;
-    assert_eq!(installation.json(&["usage", "--near-limit"]).await["usage"], json!([]), "three fifths");
-    client.get("/v1/pets/1").await.assert_status(404);
-    used(4).await;
-    assert_eq!(shown("--near-limit").await, row("4 5 80"));
-    client.get("/v1/pets").await.assert_status(200);
-    client.get("/v1/pets").await.assert_status(429);
-    used(6).await;
-    assert_eq!(shown("--near-limit").await, row("5 5 100"));
-    let (rows, _) = pages(&operator(&server, &installation.read(FIRST_TOKEN)), "&nearLimit=true").await;
-    assert_eq!((rows.len(), &rows[0]["account"], &rows[0]["dayLimit"]), (1, &json!(ACCOUNT), &json!(5)));
-
-    assert_eq!(installation.json(&["usage", "--over-limit"]).await["usage"], json!([]), "all, and no more");
-    let smaller = [["account", "set-plan", ACCOUNT].as_slice(), &plan[..5], &["4"]].concat();
-    assert_eq!(installation.run(&smaller).await.code, Some(0));
-    assert_eq!(shown("--over-limit").await, row("5 4 125"));
-}
-
-#[tokio::test]
 async fn requests_granted_beyond_the_limit_of_a_day_are_a_metric() {
     let installation = petstore();
     let server = installation.start(&serve(&[])).await;

@@ -1,10 +1,10 @@
 //! Keys as operators look after them: found in a leaked text, followed through a rotation, filtered.
 
 use petstore_caller::api_key::{ApiKey, Environment};
-use petstore_testkit::{Installation, Plan, Role, TestShop, eventually};
+use petstore_testkit::{Plan, Role, TestShop, eventually};
 use serde_json::{Value, json};
 
-use super::{REPORT_TIMEOUT, TwoMachines, api::operator};
+use super::{REPORT_TIMEOUT, api::operator};
 use crate::{ACCOUNT, key_of_new_account, only_key_id, petstore, serve};
 
 /// Keys that do not exist, one of each environment.
@@ -133,59 +133,4 @@ async fn a_rotation_is_followed_from_either_key() {
     let ended = installation.run(&["key", "handover", new_id]).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.stdout.ends_with(": the old key is revoked already\n"), "{ended:?}");
-}
-
-#[tokio::test]
-async fn a_rotation_whose_old_key_nobody_uses_is_safe_and_names_the_command() {
-    let installation = petstore();
-    let server = installation.start(&serve(&[])).await;
-    key_of_new_account(&installation).await;
-    let id = only_key_id(&installation, ACCOUNT).await;
-    let rotated = installation.json(&["key", "rotate", &id]).await;
-    server.client(rotated["apiKey"].as_str().unwrap()).get("/v1/pets").await.assert_status(200);
-    let safe = eventually(REPORT_TIMEOUT, async || {
-        let seen = installation.run(&["key", "handover", &id]).await;
-        if seen.code == Some(0) { Ok(seen) } else { Err(seen.stdout) }
-    })
-    .await;
-    let end = format!(", old key never used: safe to revoke\npetstore key revoke {id}\n");
-    assert!(safe.stdout.ends_with(&end), "{safe:?}");
-}
-
-#[tokio::test]
-async fn lists_show_keys_that_expire_soon_or_are_unused() {
-    let machines = TwoMachines::start().await;
-    let labels = async |flags: &[&str]| {
-        let list = ["key", "list", "--account", ACCOUNT, "--output", "json"];
-        let listed = machines.run(&[list.as_slice(), flags].concat()).await;
-        assert_eq!(listed.code, Some(0), "{listed:?}");
-        let keys = listed.json()["keys"].as_array().unwrap().clone();
-        keys.iter().map(|key| key["label"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
-    };
-    make_keys(&machines.service).await;
-    assert_eq!(labels(&[]).await, ["year", "day", "forever"]);
-    assert_eq!(labels(&["--expiring-within", "7d"]).await, ["day"]);
-    assert_eq!(labels(&["--unused-for", "1ms"]).await, ["year", "day", "forever"]);
-    assert_eq!(labels(&["--unused-for", "30d"]).await, [""; 0]);
-    assert_eq!(labels(&["--unused-for", "1ms", "--expiring-within", "400d"]).await, ["year", "day"]);
-    for wrong in [["--unused-for", "soon"], ["--expiring-within", "0d"]] {
-        machines.run(&[["key", "list"].as_slice(), &wrong].concat()).await.assert_refused(2, &[wrong[0]]);
-    }
-
-    let token = format!("Bearer {}", machines.service.read(super::FIRST_TOKEN).trim());
-    let admin = machines.server.admin().with_header("authorization", &token);
-    for path in ["/admin/v1/keys?expiringWithin=7d", "/admin/v1/accounts/acme/keys?expiringWithin=604800s"] {
-        let listed = admin.get(path).await.json();
-        assert_eq!((&listed["keys"][0]["label"], &listed["totalSize"]), (&json!("day"), &json!(1)), "{path}");
-    }
-    admin.get("/admin/v1/keys?unusedFor=soon").await.assert_error_body(400, "INVALID_PARAMETER");
-}
-
-async fn make_keys(installation: &Installation) {
-    installation.json(&["account", "create", ACCOUNT, "--plan", "free"]).await;
-    for (label, expiry) in [("forever", None), ("day", Some("1d")), ("year", Some("365d"))] {
-        let create = ["key", "create", "--account", ACCOUNT, "--label", label];
-        let expiry: Vec<_> = expiry.into_iter().flat_map(|time| ["--expires-in", time]).collect();
-        installation.json(&[create.as_slice(), &expiry].concat()).await;
-    }
 }

@@ -57,10 +57,7 @@ async fn a_request_over_the_limit_is_explained_by_limit_window_and_remedy() {
             "refusedRequests": 1,
             "lastRequestId": id,
             "lastRefusalTime": "2026-11-20T10:00:10Z",
-            "sentence": format!(
-                "Account {account}: used up its 60 requests a minute from 2026-11-20T10:00:00Z until \
-                 2026-11-20T10:01:00Z; request {id} was refused at 2026-11-20T10:00:10Z."
-            ),
+            "sentence": format!("Account {account}: used up its 60 requests a minute."),
             "remedy": "A larger plan takes effect at once. Otherwise have its users spread their requests, \
                        and wait for Retry-After after a 429.",
             "firstRefusalTime": "2026-11-20T10:00:10Z",
@@ -74,8 +71,7 @@ async fn a_request_over_the_limit_is_explained_by_limit_window_and_remedy() {
         note.starts_with(&format!(
             "No refusal of request some-other-request of account {account} is stored. Gateways report a \
              sample"
-        )) && note.contains(&format!("Account {account} is not suspended"))
-            && note.ends_with("Search the log of the gateways for request_id=some-other-request."),
+        )) && note.ends_with("Search the log of the gateways for request_id=some-other-request."),
         "{note}"
     );
 }
@@ -100,8 +96,6 @@ async fn in_every_state_the_answer_has_the_facts_and_claims_nothing_else() {
     let client = shop.client_of(&account).await;
     let idle = facts(&account).await;
     assert_eq!((&idle["explanations"], &idle["limits"]["minute"]["used"]), (&json!([]), &json!(0)));
-    let note = idle["note"].as_str().unwrap();
-    assert!(note.contains("is not suspended; 1 of 1 keys that were looked at are neither revoked"), "{note}");
 
     // Every request is refused from now on: the windows say so before a refusal is stored.
     client.sends(60, "/v1/pets").await;

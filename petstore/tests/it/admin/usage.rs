@@ -1,14 +1,12 @@
 //! Usage, as operators see it.
 
-use std::time::Duration;
-
 use petstore_proto::admin::v1::{DeprecatedUse, ListDeprecatedUseResponse};
-use petstore_testkit::{Answer, Installation, Plan, Role, TestShop, eventually, grpc::rewriting_proxy};
+use petstore_testkit::{Answer, Installation, eventually, grpc::rewriting_proxy};
 use prost::Message;
 use prost_types::Timestamp;
 use serde_json::{Value, json};
 
-use super::{FIRST_TOKEN, REPORT_TIMEOUT, api::operator, begin_within_one_day};
+use super::{FIRST_TOKEN, REPORT_TIMEOUT, begin_within_one_day};
 use crate::{
     ACCOUNT, key_of_new_account, petstore, serve,
     split::{Split, start_core},
@@ -81,39 +79,6 @@ async fn the_deprecation_report_shows_who_still_calls_get_pet_by_account_day_and
         (refused.code, refused.stderr.as_str()),
         (Some(2), "error: by needs an account if it is key\n")
     );
-}
-
-#[tokio::test]
-async fn the_admin_api_shows_by_day_how_an_account_leaves_get_pet() {
-    let shop = TestShop::open_at("2026-11-20T10:00:00Z").await;
-    let viewer = shop.admin().with_header("authorization", &operator(&shop, "vera", Role::Viewer).await);
-    let client = shop.client_on(Plan::Pro).await;
-    client.get("/v1/pets/7").await.assert_status(404);
-    shop.advance(Duration::from_hours(24));
-    client.get("/v1/pets").await.assert_status(200);
-    let day = |day: &str, calls: u32, other: u32| {
-        json!({
-            "account": "", "operationId": "getPet", "calls": calls, "otherRequests": other, "keyId": "",
-            "startTime": format!("2026-11-{day}T00:00:00Z"),
-        })
-    };
-    let mut first = day("20", 1, 0);
-    first["lastDay"] = first["startTime"].clone();
-    let expected = json!({ "uses": [first, day("21", 0, 1)], "hasMore": false });
-    eventually(REPORT_TIMEOUT, async || {
-        let days = viewer.get("/admin/v1/deprecated-use?by=day&days=2").await.assert_status(200).json();
-        if days == expected { Ok(()) } else { Err(days.to_string()) }
-    })
-    .await;
-    for (query, message) in
-        [("by=key", "by needs an account if it is key"), ("by=week", "by must be one of account, day, key")]
-    {
-        let refused = viewer.get(&format!("/admin/v1/deprecated-use?{query}")).await;
-        refused.assert_error_body(400, "INVALID_PARAMETER");
-        assert_eq!(refused.message(), message);
-    }
-    let unknown = viewer.get("/admin/v1/deprecated-use?account=nobody").await;
-    unknown.assert_error_body(404, "ACCOUNT_NOT_FOUND");
 }
 
 #[tokio::test]
