@@ -36,6 +36,9 @@ impl ForwardedPrefix {
                 text.replace("</", &["<", &self.before("/")].concat())
             } else if name == header::LOCATION && text.starts_with('/') {
                 self.before(text)
+            } else if name == header::LOCATION && !text.starts_with("../") {
+                // Of `/`: the client may have left out the slash at the end of the base address.
+                self.before(&["/", text].concat())
             } else {
                 continue;
             };
@@ -107,6 +110,11 @@ mod tests {
         }
         ForwardedPrefix("/api".into()).write(&mut headers);
         assert_eq!(headers[header::LOCATION], "/api/v1/pets/7");
+        for (location, prefixed) in [("docs", "/api/docs"), ("../docs", "../docs")] {
+            let mut headers = HeaderMap::from_iter([(header::LOCATION, HeaderValue::from_static(location))]);
+            ForwardedPrefix("/api".into()).write(&mut headers);
+            assert_eq!(headers[header::LOCATION], prefixed);
+        }
         let links: Vec<_> = headers.get_all(header::LINK).iter().map(|link| link.to_str().unwrap()).collect();
         assert_eq!(
             links,

@@ -9,6 +9,7 @@ use std::{
 
 use petstore_caller::api_key::ServiceToken;
 use petstore_command_line::output::reason;
+use petstore_database::DatabaseUrl;
 use petstore_http_server::{Certificate, tls};
 use rustix::{fs::OFlags, process::geteuid};
 
@@ -77,6 +78,18 @@ pub(super) fn authorities(setting: &'static str, path: &Path) -> Result<Vec<u8>,
         Ok(_) => Ok(file),
         Err(error) => Err(InvalidSetting::new(setting, format!("{} {error}", path.display()))),
     }
+}
+
+/// Checks the files that a setting's URL of a database names, which the driver reads by itself.
+pub(super) fn check_tls_files(setting: &'static str, url: &DatabaseUrl) -> Result<(), InvalidSetting> {
+    let [authorities, certificate, key] = url.tls_files();
+    if let Some(file) = authorities {
+        self::authorities(setting, &file)?;
+    }
+    if let (Some(certificate), Some(key)) = (certificate, key) {
+        certified_key((setting, &certificate), (setting, &key))?; // the driver refuses one alone
+    }
+    Ok(())
 }
 
 /// Returns a certificate and its private key, each with the setting that names its file.

@@ -1,11 +1,11 @@
 //! Address of the store, and its use by a server.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use petstore_database::{DatabaseUrl, OpenError, OpenOptions};
 
 use super::{
-    InvalidSetting,
+    InvalidSetting, files,
     secret_url::{self, SecretUrl},
     value::is_on,
 };
@@ -31,12 +31,14 @@ impl DatabaseSettings {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, is open to others or holds no URL.
+    /// If the file cannot be read, is open to others or holds no URL, or a file that the URL names cannot be
+    /// used.
     pub fn url(&self) -> Result<DatabaseUrl, InvalidSetting> {
-        let (flag, file) = ("--database-url-file", self.database_url_file.as_deref());
-        let urls = secret_url::urls(std::slice::from_ref(&self.database_url), (flag, file))?;
+        let given = std::slice::from_ref(&self.database_url);
+        let (setting, urls) =
+            urls(given, ["--database-url", "--database-url-file"], self.database_url_file.as_deref())?;
         let one = <[DatabaseUrl; 1]>::try_from(urls);
-        one.map(|[url]| url).map_err(|_| InvalidSetting::new(flag, "must hold one URL"))
+        one.map(|[url]| url).map_err(|_| InvalidSetting::new(setting, "must hold one URL"))
     }
 }
 
@@ -79,14 +81,14 @@ impl StoreSettings {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read or is open to others, or if a URL cannot be that of a replica.
+    /// If the file cannot be read or is open to others, or if a URL cannot be that of a replica, or names a
+    /// file that cannot be used.
     pub fn replicas(&self, store: &DatabaseUrl) -> Result<Vec<DatabaseUrl>, InvalidSetting> {
-        let file = self.replica_url_file.as_deref();
-        let urls = secret_url::urls(&self.replica_url, ("--replica-url-file", file))?;
+        let flags = ["--replica-url", "--replica-url-file"];
+        let (setting, urls) = urls(&self.replica_url, flags, self.replica_url_file.as_deref())?;
         if urls.iter().all(|url| url.may_replicate(store)) {
             return Ok(urls);
         }
-        let setting = if file.is_some() { "--replica-url-file" } else { "--replica-url" };
         Err(InvalidSetting::new(setting, OpenError::NotReplicated.to_string()))
     }
 
@@ -94,6 +96,18 @@ impl StoreSettings {
     pub fn open_options(&self) -> OpenOptions {
         OpenOptions { migrate: !self.no_migrate, quick_check: true }
     }
+}
+
+/// Returns the URLs of a setting or its file, whose own files can be used, and the flag that names them.
+fn urls(
+    given: &[DatabaseUrl],
+    [flag, file_flag]: [&'static str; 2],
+    file: Option<&Path>,
+) -> Result<(&'static str, Vec<DatabaseUrl>), InvalidSetting> {
+    let urls = secret_url::urls(given, (file_flag, file))?;
+    let setting = if file.is_some() { file_flag } else { flag };
+    urls.iter().try_for_each(|url| files::check_tls_files(setting, url))?;
+    Ok((setting, urls))
 }
 
 #[cfg(test)]

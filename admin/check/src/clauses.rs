@@ -110,6 +110,17 @@ pub(crate) const CLAUSES: &[Clause] = &[
         all.get("without a key")?.has("www-authenticate", "Bearer realm=\"petstore\"")?;
         all.get("made-up key")?.lists("www-authenticate", "error=\"invalid_token\"")
     }),
+    clause("5.13", "Every response to a key that expires has X-Api-Key-Expires, its end.", |all, _| {
+        let usage = all.get("usage")?.json();
+        let end = usage["key"]["expireTime"].as_str().and_then(|time| time.parse::<jiff::Timestamp>().ok());
+        let end = end.ok_or_else(|| Finding::NotTried("the key never expires".to_owned()))?;
+        let keyed = all.exchanges.iter().filter(|(asked, _)| asked.is_keyed);
+        keyed.filter_map(|(_, answer)| answer.as_ref().ok()).try_for_each(|answer| {
+            let field = answer.field("x-api-key-expires")?;
+            let is_end = jiff::fmt::rfc2822::parse(&field).is_ok_and(|date| date.timestamp() == end);
+            is_end.or(|| answer.broken(format!("has X-Api-Key-Expires: {field}, not {end}")))
+        })
+    }),
     clause("6.3", "Every request with a valid key counts once; OPTIONS and usage do not.", |all, _| {
         let (before, after) = (all.get("usage")?, all.get("usage after")?);
         let used = |answer: &Answer| {
@@ -177,7 +188,8 @@ pub(crate) const CLAUSES: &[Clause] = &[
         follows(all.any("second of two")?, all.any("OPTIONS")?, 0)
     }),
     clause("7.1", "A list is a JSON array, by default of at most 20, in ascending order of id.", |all, _| {
-        [("page", 1), ("default page", 20), ("sold", 100)].into_iter().try_for_each(|(name, most)| {
+        let pages = [("page", 1), ("default page", 20), ("sold", 100), ("orders", 1), ("default orders", 20)];
+        pages.into_iter().try_for_each(|(name, most)| {
             let answer = all.get(name)?;
             let ids = ids(answer)?;
             let is_last = answer.values("x-next-cursor").is_empty();
@@ -190,16 +202,16 @@ pub(crate) const CLAUSES: &[Clause] = &[
         "7.1.1",
         "X-Next-Cursor and Link lead to the next page, which leads back to the first.",
         |all, _| {
-            let page = all.get("page")?;
-            let is_first_of_several = ids(all.get("default page")?)?.len() > 1;
-            if is_first_of_several
-                || !page.values("x-next-cursor").is_empty()
-                || !page.values("link").is_empty()
-            {
-                let cursor = page.field("x-next-cursor")?;
-                page.lists("link", &format!("cursor={cursor}>; rel=\"next\""))?;
+            for (page, default) in [("orders", "default orders"), ("page", "default page")] {
+                let page = all.get(page)?;
+                let is_first_of_several = ids(all.get(default)?)?.len() > 1;
+                let fields = ["x-next-cursor", "link"];
+                if is_first_of_several || fields.iter().any(|name| !page.values(name).is_empty()) {
+                    let cursor = page.field("x-next-cursor")?;
+                    page.lists("link", &format!("cursor={cursor}>; rel=\"next\""))?;
+                }
             }
-            let next = all.get("next page")?;
+            let (page, next) = (all.get("page")?, all.get("next page")?);
             let (first, second) = (ids(page)?, ids(next)?);
             let is_next =
                 first.iter().all(|first| second.iter().all(|second| first < second)) && !second.is_empty();
@@ -325,9 +337,9 @@ fn json_of(text: &str) -> Value {
 
 /// Returns the ids of a list, every item of which has one.
 fn ids(answer: &Answer) -> Result<Vec<i64>, Finding> {
-    let pets = answer.json();
-    let ids = pets.as_array().and_then(|pets| pets.iter().map(|pet| pet["id"].as_i64()).collect());
-    ids.ok_or_else(|| answer.broken("is no list of pets that have ids"))
+    let items = answer.json();
+    let ids = items.as_array().and_then(|items| items.iter().map(|item| item["id"].as_i64()).collect());
+    ids.ok_or_else(|| answer.broken("is no list of items that have ids"))
 }
 
 /// Checks that the body is an Error.

@@ -142,6 +142,7 @@ pub(crate) fn with_key(id: &str) -> Vec<CheckRequest> {
         post("7.3.4", r#"{"name":7}"#, 400, "VALIDATION_FAILED").with(JSON).named("faulty fields"),
         post("7.4.1", "{}", 400, "INVALID_IDEMPOTENCY_KEY").with(JSON).with(("idempotency-key", &long_name)),
         get("9.3", "/store/orders?limit=1", 200, "").named("orders"),
+        get("7.1", "/store/orders", 200, "").named("default orders"),
     ]
 }
 

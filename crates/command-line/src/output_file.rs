@@ -102,8 +102,12 @@ impl OutputFile {
     ///
     /// If the file must not or cannot be written.
     pub fn create(name: &Path, kind: OutputKind, force: bool) -> Result<Self, OutputFileError> {
+        Self::create_at(name, resolve(name)?, kind, force)
+    }
+
+    /// Opens an output at a path whose links have been followed.
+    fn create_at(name: &Path, path: PathBuf, kind: OutputKind, force: bool) -> Result<Self, OutputFileError> {
         let failed = |source| OutputFileError::Io { file: name.to_owned(), source };
-        let path = resolve(name)?;
         let target = path.file_name().filter(|_| !name.as_os_str().as_bytes().ends_with(b"/"));
         let target = target.ok_or_else(|| failed(ErrorKind::IsADirectory.into()))?.to_owned();
         let folder = open(folder_of(&path), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
@@ -326,4 +330,28 @@ pub fn beside(file: &Path, end: &str) -> PathBuf {
 /// Returns the folder of a file.
 pub fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::{fd::AsRawFd, unix::fs::symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_link_that_is_made_after_links_were_followed_is_not_written_except_an_open_file_in_proc() {
+        let folder = tempfile::tempdir().unwrap();
+        let (name, precious) = (folder.path().join("out"), folder.path().join("precious"));
+        fs::write(&precious, "precious").unwrap();
+        symlink(&precious, &name).unwrap();
+        for kind in [OutputKind::Text, OutputKind::Backup, OutputKind::Store] {
+            let refusal = OutputFile::create_at(&name, name.clone(), kind, true).unwrap_err();
+            assert!(refusal.to_string().starts_with("cannot write "), "{refusal}");
+        }
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+        let open = File::options().append(true).open(&precious).unwrap();
+        let name = PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
+        OutputFile::create(&name, OutputKind::Text, false).unwrap().fill(b", more").unwrap();
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "precious, more");
+    }
 }

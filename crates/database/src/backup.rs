@@ -7,6 +7,7 @@ use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, DbErr, Statement};
 
 use crate::{
     DatabaseUrl, OpenError,
+    fault::is_disk_full,
     migrations::{self, MigrationState, Schema},
     open::require_known,
     sqlite::{basic, explain, pool, quick_check, retry_while_busy},
@@ -29,7 +30,10 @@ pub fn copy<'a>(
         }
         let connection = retry_while_busy(store, || pool(basic(store))).await?;
         let copied = match require_store(store, schema, &connection).await {
-            Ok(()) => vacuum_into(&connection, empty).await.map_err(|error| explain(store, error)),
+            Ok(()) => vacuum_into(&connection, empty).await.map_err(|error| {
+                let folder = empty.parent().filter(|_| is_disk_full(&error)); // nothing else is written
+                explain(folder.unwrap_or(store), error)
+            }),
             Err(error) => Err(error),
         };
         let _ = connection.close().await; // the reason is in `copied`

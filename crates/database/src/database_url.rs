@@ -6,7 +6,10 @@ use std::{
     str::FromStr,
 };
 
-use sea_orm::sqlx::{self, ConnectOptions, postgres::PgConnectOptions};
+use sea_orm::sqlx::{
+    self, ConnectOptions,
+    postgres::{PgConnectOptions, PgSslMode},
+};
 
 /// The location of the store: a SQLite file or a PostgreSQL database.
 ///
@@ -30,6 +33,23 @@ impl DatabaseUrl {
             Self::Sqlite(path) => Some(path),
             Self::Postgres(_) => None,
         }
+    }
+
+    /// Returns the names of the files with authorities, certificate and key that the driver reads whenever it
+    /// connects over TLS: those in the URL, otherwise those in libpq's variables.
+    pub fn tls_files(&self) -> [Option<PathBuf>; 3] {
+        let Self::Postgres(address) = self else { return [None, None, None] };
+        // The driver tells them only so. It reads none without TLS, and no authorities that it need not trust.
+        let (url, mode) = (address.0.to_url_lossy(), address.0.get_ssl_mode());
+        let is_read = |name: &str| match mode {
+            PgSslMode::Disable | PgSslMode::Allow => false,
+            PgSslMode::Prefer | PgSslMode::Require => name != "sslrootcert",
+            PgSslMode::VerifyCa | PgSslMode::VerifyFull => true,
+        };
+        ["sslrootcert", "sslcert", "sslkey"].map(|name| {
+            let (_, value) = url.query_pairs().find(|(known, _)| known == name && is_read(name))?;
+            value.strip_prefix("file: ").map(PathBuf::from) // otherwise a variable holds the PEM itself
+        })
     }
 
     /// Returns `true` if this could be a replica of `store`: a PostgreSQL database of the same name on
@@ -246,6 +266,25 @@ mod tests {
         for url in ["postgres://pet@/shop", "postgres:///shop", "postgres://pet@:5432/shop"] {
             assert_eq!(parse(url).unwrap().get_host(), default.get_host(), "as libpq's default: {url}");
         }
+    }
+
+    #[test]
+    fn the_files_that_are_read_for_tls_are_known() {
+        let files = |parameters: &str| {
+            let url = format!("postgres://pet@h/shop?sslrootcert=/ca%20b&sslcert=c&sslkey=k&{parameters}");
+            url.parse::<DatabaseUrl>()
+                .unwrap()
+                .tls_files()
+                .map(|file| file.map(|it| it.display().to_string()))
+        };
+        let [ca, certificate, key] = ["/ca b", "c", "k"].map(|name| Some(name.to_owned()));
+        for mode in ["verify-full", "verify-ca"] {
+            assert_eq!(files(&format!("sslmode={mode}")), [&ca, &certificate, &key].map(Clone::clone));
+        }
+        for mode in ["", "sslmode=require"] {
+            assert_eq!(files(mode), [&None, &certificate, &key].map(Clone::clone));
+        }
+        assert_eq!(files("sslmode=disable"), [None, None, None]);
     }
 
     #[test]

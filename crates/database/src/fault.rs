@@ -77,6 +77,11 @@ pub(super) fn write_fault(error: &sqlx::Error) -> Option<FaultCause> {
     }
 }
 
+/// Returns `true` if there is no space for what a statement writes.
+pub(super) fn is_disk_full(error: &DbErr) -> bool {
+    sqlx_error(error).and_then(write_fault) == Some(FaultCause::DatabaseDiskFull)
+}
+
 /// Returns `true` if a connection could not be made because the peer hung up, or did not speak as a server.
 /// Proxies do so while no server is behind them.
 pub(super) fn is_hang_up(error: &sqlx::Error) -> bool {

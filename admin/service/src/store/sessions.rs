@@ -96,9 +96,17 @@ impl AdminStore {
         let operators = self.database.all(operator::Entity::find().filter(is_valid(now))).await?;
         let name = |id| operators.iter().find(|operator| operator.id == id).map(|it| it.name.clone());
         let session = |row: operator_session::Model| {
+            let operator = name(row.operator_id)?;
+            let Ok(digest) = row.digest.try_into() else {
+                tracing::warn!(
+                    operator,
+                    "a session in the database has an unreadable digest: it is not shown"
+                );
+                return None;
+            };
             Some(pb::Session {
-                id: KeyDigest(row.digest.try_into().ok()?).to_hex(),
-                operator: name(row.operator_id)?,
+                id: KeyDigest(digest).to_hex(),
+                operator,
                 create_time: row.opened_at.map(|at| UnixMillis::stored(at).to_timestamp()),
                 expire_time: Some(UnixMillis::stored(row.expires_at).to_timestamp()),
                 client_address: row.client_address.unwrap_or_default(),

@@ -4,7 +4,11 @@ use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
-use petstore_testkit::{Authority, Installation, Server, servers::HaproxyServer};
+use petstore_testkit::{
+    Authority, Installation, Server,
+    grpc::{self, pb},
+    servers::HaproxyServer,
+};
 use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -34,11 +38,16 @@ impl Checked {
     async fn start(flags: &[&str]) -> Self {
         let installation = petstore();
         let server = installation.start(&serve(flags)).await;
-        let key = key_without_limits(&installation).await;
+        key_without_limits(&installation).await;
+        let expiring = ["key", "create", "--account", "load", "--expires-in", "90d"];
+        let key = installation.json(&expiring).await["apiKey"].as_str().unwrap().to_owned();
         installation.write_secret("key", &key);
         for name in ["Rex", "Mia"] {
             let body = format!("{{\"name\":\"{name}\",\"categoryId\":7}}");
             server.client(&key).send("POST", "/v1/pets", &[], body).await.assert_status(201);
+            let order = Some(pb::NewOrder { pet_id: 1, quantity: 1, ship_date: None });
+            let mut orders = grpc::store_service(server.address("gRPC")).await;
+            orders.place_order(pb::PlaceOrderRequest { order }).await.unwrap();
         }
         Self { installation, server, key }
     }
@@ -85,11 +94,11 @@ async fn the_service_itself_keeps_every_clause() {
     let report = checked.check(checked.rest(), &["--write", "--junit", "junit.xml"]).await;
     assert_eq!(clauses(&report, "broken"), []);
     assert_eq!(numbers(&clauses(&report, "not tried")), BTreeSet::from(OVER_THE_LIMIT));
-    assert_eq!(report["kept"], 45);
+    assert_eq!(report["kept"], 46);
     let pets = checked.server.client(&checked.key).get("/v1/pets").await.json();
     assert_eq!(pets.as_array().unwrap().len(), 3, "one pet was added: {pets}");
     let junit = checked.installation.read("junit.xml");
-    assert!(junit.contains("tests=\"49\" failures=\"0\" skipped=\"4\""), "{junit}");
+    assert!(junit.contains("tests=\"50\" failures=\"0\" skipped=\"4\""), "{junit}");
     assert!(junit.contains("name=\"3.4 Every response has Cache-Control: no-store.\"/>"), "{junit}");
 
     let report = checked.check(checked.rest(), &[]).await;
@@ -216,6 +225,7 @@ const CHANGES: &[Change] = &[
     ("GET /v1/pets ", "", "INVALID_API_KEY", "UNKNOWN_KEY", &["5.2", "6.9", "6.9.2"]),
     ("GET /v1/pets ", "MISSING_API_KEY", "Bearer realm", "Basic realm", &["5.3"]),
     ("GET /v1/pets ", "", "error=\"invalid_token\"", "error=\"wrong\"", &["5.3"]),
+    ("HEAD", "", "x-api-key-expires: ", "x-api-key-expires: X", &["5.13"]),
     ("HEAD", "", "x-ratelimit-limit: ", "x-ratelimit-limit: 9", &["6.5"]),
     ("x-forwarded-for", "", "x-ratelimit-remaining: ", "x-ratelimit-remaining: 1", &["6.5", "6.9.2"]),
     ("OPTIONS", "", "x-ratelimit-remaining: ", "x-ratelimit-remaining: 1", &["6.5", "6.9.3"]),
@@ -271,7 +281,11 @@ const MISSING: &[Change] = &[
     ("", "", "\ncache-control:", "\nx-gone:", &[]),
     ("", "", "\ncontent-type:", "\nx-gone:", &[]),
     ("", "", "\nwww-authenticate:", "\nx-gone:", &[]),
-    ("", "", "\nx-next-cursor:", "\nx-gone:", &[]),
+    ("", "", "\nx-api-key-expires:", "\nx-gone:", &[]),
+    ("/v1/store/orders", "", "\nx-api-key-expires:", "\nx-gone:", &[]),
+    ("/v1/pets", "", "\nx-next-cursor:", "\nx-gone:", &[]),
+    ("/v1/store/orders", "", "\nx-next-cursor:", "\nx-gone:", &[]),
+    ("/v1/store/orders", "", "\nlink:", "\nx-gone:", &[]),
     ("GET /v1/pets?", "200 OK", "\nlink:", "\nx-gone:", &[]),
     ("HEAD", "", "\nlink:", "\nx-gone:", &[]),
     ("", "HTTP/1.1 4", "\nlink:", "\nx-gone:", &[]),
@@ -378,7 +392,9 @@ async fn what_is_broken_over_the_limit_is_found() {
 #[ignore = "waits for the end of the minute: scripts/test --long"]
 async fn the_service_itself_keeps_the_clauses_over_the_limit() {
     let checked = Checked::start(&[]).await;
-    let of_free = key_of_new_account(&checked.installation).await;
+    key_of_new_account(&checked.installation).await;
+    let expiring = ["key", "create", "--account", crate::ACCOUNT, "--expires-in", "90d"];
+    let of_free = checked.installation.json(&expiring).await["apiKey"].as_str().unwrap().to_owned();
     checked.installation.write_secret("key", &of_free);
     checked.server.client(&of_free).get("/v1/pets").await.assert_status(200);
     sleep(MINUTE_IN_PROGRESS).await;

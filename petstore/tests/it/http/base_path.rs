@@ -35,6 +35,7 @@ async fn every_reference_of_a_response_leads_to_the_same_service() {
         ("PUT", "/v1/pets", 405),
         ("GET", "/v1/pets?limit=0", 400),
         ("GET", "/docs", 200),
+        ("GET", "/", 302),
         ("GET", "/.well-known/api-catalog", 200),
         ("GET", "/nothing", 404),
     ] {

@@ -254,6 +254,39 @@ async fn every_file_of_a_setting_is_regular_and_bounded() {
     }
 }
 
+/// The driver of PostgreSQL reads these by itself.
+#[tokio::test]
+async fn every_file_that_a_database_url_names_is_regular_and_bounded() {
+    let installation = petstore();
+    let fifo = installation.folder().join("fifo");
+    make_fifo(&fifo);
+    let (authority, store) = (Authority::new(), "postgres://petstore@127.0.0.1:2/shop");
+    let certificate = authority.issue("localhost");
+    let (ca, cert, key) = (&*authority.file(), &*certificate.file, &*certificate.key_file);
+    for file in [fifo.to_str().unwrap(), "/dev/zero"] {
+        for [ca, cert, key] in [[file, cert, key], [ca, file, key], [ca, cert, file]] {
+            let url = format!("{store}?sslmode=verify-full&sslrootcert={ca}&sslcert={cert}&sslkey={key}");
+            let said = format!("{file} must be a regular file of at most 1 MiB");
+            let named = petstore().with_variable("PETSTORE_DATABASE_URL", &url);
+            let exit = named.run(&["migrate", "up"]).await;
+            exit.assert_refused(2, &["PETSTORE_DATABASE_URL: ", &said]);
+            installation.write_secret("url", &url);
+            for args in [
+                ["serve", "--database-url-file", "url"].as_slice(),
+                &["export", "--database-url-file", "url"],
+                &["core", "--database-url", store, "--replica-url-file", "url"],
+            ] {
+                let exit = installation.run(args).await;
+                exit.assert_refused(2, &["-url-file: ", &said]);
+                assert!(exit.took < START_TIMEOUT, "{exit:?}");
+            }
+        }
+    }
+    let plain = ["core", "--database-url", &format!("{store}?sslmode=verify-ca")];
+    let exit = petstore().with_variable("PGSSLROOTCERT", "/dev/zero").run(&plain).await;
+    exit.assert_refused(2, &["--database-url: /dev/zero must be a regular file"]);
+}
+
 fn make_fifo(path: &Path) {
     let made = Command::new("mkfifo").args([OsStr::new("-m600"), path.as_os_str()]).status().unwrap();
     assert!(made.success());
@@ -341,6 +374,9 @@ async fn a_key_or_authority_on_p_521_is_refused_with_the_curves_that_work() {
     ] {
         installation.run(&args).await.assert_refused(2, &[named, "ECDSA on P-256 or P-384"]);
     }
+    let url = "postgres://petstore@127.0.0.1:1/shop?sslmode=verify-ca&sslrootcert=521.pem";
+    let refused = installation.run(&["migrate", "up", "--database-url", url]).await;
+    refused.assert_refused(2, &["--database-url: 521.pem", "ECDSA on P-256 or P-384"]);
     for curve in ["256", "384"] {
         let (certificate, key) = (format!("{curve}.pem"), format!("{curve}-key.pem"));
         let flags = ["--tls-cert", &certificate, "--tls-key", &key, "--tls-client-ca", &certificate];

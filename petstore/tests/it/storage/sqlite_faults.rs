@@ -48,6 +48,31 @@ async fn writes_fail_on_a_full_disk_and_recover_by_themselves() {
     .await;
 }
 
+/// Shell command with a folder for temporary files of 64 KiB that only this process sees.
+const WITH_A_SMALL_TMPDIR: &str = "mkdir tmp && mount -t tmpfs -o size=64k tmpfs tmp && \
+                                   TMPDIR=tmp exec \"$@\"";
+
+#[tokio::test]
+async fn a_backup_names_the_folder_that_is_full() {
+    let installation = petstore();
+    installation.json(&["migrate", "up"]).await;
+    let open = installation.folder().join("open"); // where another user could exchange files
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+    let mut backup = Command::new("unshare");
+    let flags = ["--map-root-user", "--mount", "sh", "-c", WITH_A_SMALL_TMPDIR, "sh", PETSTORE];
+    let backup = backup.args(flags).args(["backup", "open/copy.db"]).current_dir(installation.folder());
+    let output = backup.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    if said.starts_with("unshare: ") {
+        assert!(!is_long(), "no disk can be mounted: {said}"); // the machines of CI do not allow it
+        return;
+    }
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("tmp/.tmp") && said.contains("disk is full"), "{said}");
+    assert!(!said.contains("petstore.db"), "{said}");
+}
+
 #[tokio::test]
 async fn writes_fail_at_the_file_size_limit_and_recover_by_themselves() {
     let installation = Installation::of("sh");

@@ -2,6 +2,7 @@
 
 use petstore_proto::internal::v1::{KeyUse, ReportUsageRequest, ReportUseRequest, UsageRow};
 
+use futures_util::future::join_all;
 use petstore_core::accounts::NewExpiry;
 
 use super::*;
@@ -284,21 +285,24 @@ async fn of_rotations_without_grace_at_once_one_leaves_a_successor() {
     let shop = Shop::open().await;
     let mut admin = local(&shop);
     admin.create_account(new_account("acme")).await.unwrap();
-    let key = admin.create_key(new_key("acme")).await.unwrap().into_inner().key.unwrap();
-    let id = key.id.parse().unwrap();
-    // Each took its time before it got the lock; the one that gets it first began last.
-    let mut left = Vec::new();
-    for millis in [9, 5, 8, 1] {
-        let now = START.plus(Duration::from_millis(millis));
-        let (grace, expiry) = (Duration::ZERO, NewExpiry::SameLifetime);
-        let rotated = shop.store.rotate_key(&Actor::LOCAL, id, grace, None, expiry, now).await;
-        left.extend(rotated.map(|(new, _)| new.record.id).ok());
+    let created = admin.create_key(new_key("acme")).await.unwrap().into_inner().key.unwrap();
+    let mut id = created.id.parse().unwrap();
+    for round in 1..=8 {
+        shop.hand.advance(MINUTE);
+        // Each takes its time before it gets the lock; the one that gets it first may have begun last.
+        let rotations = (0..12).rev().map(|millis| {
+            let now = START.plus(MINUTE * round + Duration::from_millis(millis));
+            let (grace, expiry) = (Duration::ZERO, NewExpiry::SameLifetime);
+            shop.store.rotate_key(&Actor::LOCAL, id, grace, None, expiry, now)
+        });
+        let left: Vec<_> = join_all(rotations).await.into_iter().flatten().collect();
+        assert_eq!(left.len(), 1, "{} successors", left.len());
+        id = left[0].0.record.id;
     }
-    assert_eq!(left.len(), 1, "{left:?}");
     // With a grace period the old key is active, so it may be rotated again.
     shop.hand.advance(MINUTE);
     for _ in 0..2 {
-        let rotation = pb::RotateKeyRequest { key_id: left[0].to_string(), ..Default::default() };
+        let rotation = pb::RotateKeyRequest { key_id: id.to_string(), ..Default::default() };
         admin.rotate_key(rotation).await.unwrap();
     }
 }
