@@ -11,7 +11,7 @@ use petstore_admin_commands::{AdminVerb, BulkVerb};
 use petstore_command_line::output;
 
 use crate::{
-    commands::{backup, check, health, migrate, servers, shell},
+    commands::{check, health, servers, shell, store},
     variables::name_variables,
 };
 
@@ -35,13 +35,13 @@ pub(crate) enum Verb {
     Gateway(servers::GatewaySettings),
     /// Show or change the schema of the store
     #[command(subcommand)]
-    Migrate(migrate::Migrate),
+    Migrate(store::Migrate),
     #[command(flatten)]
     Admin(AdminVerb),
     /// Copy a store in a SQLite file, even while the service runs
-    Backup(backup::BackupSettings),
+    Backup(store::BackupSettings),
     /// Put a backup in the place of a store in a SQLite file; the service must be stopped
-    Restore(backup::RestoreSettings),
+    Restore(store::RestoreSettings),
     #[command(flatten)]
     Bulk(BulkVerb),
     /// Show the readiness of a process; the exit code is 0 if it is ready for requests

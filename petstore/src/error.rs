@@ -27,8 +27,21 @@ pub(crate) enum CliError {
     Command(#[from] CommandError),
     #[error("--admin-url: nothing answers at {0} within 2 s; is the service running?")]
     AdminPort(String),
-    #[error(transparent)]
-    Backup(#[from] BackupError),
+    #[error("{} is the store itself", .0.display())]
+    BackupOfItself(PathBuf),
+    #[error("{} is in use: stop the service first", .0.display())]
+    InUse(PathBuf),
+    /// A log that SQLite would apply to the file.
+    #[error(
+        "{} is there, and SQLite would apply it to {}, to which it may not belong: move it away first",
+        log.display(),
+        file.display()
+    )]
+    Log { log: PathBuf, file: PathBuf },
+    #[error("cannot read or write {}", file.display())]
+    File { file: PathBuf, source: io::Error },
+    #[error("ended by {0}; nothing was changed")]
+    Ended(&'static str),
     /// The data that would be lost was shown, and nothing was changed.
     #[error("nothing was changed; with --yes, this command reverts these changes and deletes their data")]
     NotConfirmed,
@@ -47,33 +60,6 @@ pub(crate) enum CliError {
     Check(#[from] CheckError),
     #[error(transparent)]
     Output(#[from] OutputFileError),
-}
-
-/// Reason why a backup was not made, or not restored. Nothing was changed then.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum BackupError {
-    #[error("{} is the store itself", .0.display())]
-    Itself(PathBuf),
-    #[error("{} is in use: stop the service first", .0.display())]
-    InUse(PathBuf),
-    /// A log that SQLite would apply to the file.
-    #[error(
-        "{} is there, and SQLite would apply it to {}, to which it may not belong: move it away first",
-        log.display(),
-        file.display()
-    )]
-    Log { log: PathBuf, file: PathBuf },
-    #[error("cannot read or write {}", file.display())]
-    Io { file: PathBuf, source: io::Error },
-    #[error("ended by {0}; nothing was changed")]
-    Ended(&'static str),
-}
-
-impl BackupError {
-    /// Returns a function that names the file of an error.
-    pub(crate) fn io(file: &Path) -> impl Fn(io::Error) -> Self {
-        move |source| Self::Io { file: file.to_owned(), source }
-    }
 }
 
 impl From<OpenError> for CliError {
@@ -95,6 +81,11 @@ impl From<InvalidSetting> for CliError {
 }
 
 impl CliError {
+    /// Returns a function that names the file of an error.
+    pub(crate) fn file(file: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::File { file: file.to_owned(), source }
+    }
+
     /// Reports the error to the operator in one line, and to the caller by the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         /// Exit code that a shell reports for a program that SIGPIPE ends, which is silent too.
@@ -115,7 +106,11 @@ impl CliError {
             Self::ContractBroken(_) => 4,
             Self::Process(_)
             | Self::AdminPort(_)
-            | Self::Backup(_)
+            | Self::BackupOfItself(_)
+            | Self::InUse(_)
+            | Self::Log { .. }
+            | Self::File { .. }
+            | Self::Ended(_)
             | Self::Print(_)
             | Self::NotReady
             | Self::Check(_)

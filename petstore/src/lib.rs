@@ -8,12 +8,11 @@
 mod cli;
 /// The servers, and the commands that work on their store or on one of their processes.
 mod commands {
-    pub(crate) mod backup;
     pub(crate) mod check;
     pub(crate) mod health;
-    pub(crate) mod migrate;
     pub mod servers;
     pub(crate) mod shell;
+    pub(crate) mod store;
 }
 mod error;
 mod process;
@@ -34,9 +33,9 @@ pub use crate::{
 use crate::{
     cli::{Cli, Verb},
     commands::{
-        backup, check, health, migrate,
+        check, health,
         servers::{start_core, start_gateway, start_service},
-        shell,
+        shell, store,
     },
     error::CliError,
 };
@@ -76,10 +75,10 @@ fn dispatch(verb: Verb) -> Result<(), CliError> {
         Verb::Serve(it) => Ok(process::run(&it.process.clone(), &warnings, start_service(it, clock))?),
         Verb::Core(it) => Ok(process::run(&it.process.clone(), &warnings, start_core(it, clock))?),
         Verb::Gateway(it) => Ok(process::run(&it.process.clone(), &warnings, start_gateway(it, clock))?),
-        Verb::Migrate(command) => migrate::run(&command),
+        Verb::Migrate(command) => store::migrate(&command),
         Verb::Admin(verb) => Ok(verb.run()?),
-        Verb::Backup(settings) => backup::back_up(&settings),
-        Verb::Restore(settings) => backup::restore(&settings),
+        Verb::Backup(settings) => store::back_up(&settings),
+        Verb::Restore(settings) => store::restore(&settings),
         Verb::Bulk(verb) => Ok(verb.run()?),
         Verb::Health(settings) => health::run(&settings),
         Verb::Check(settings) => check::run(&settings),

@@ -5,9 +5,7 @@ mod admin;
 mod first_secrets;
 pub(crate) mod listener;
 mod parts;
-mod rlimits;
 mod run;
-mod supervisor;
 
 use std::{future::poll_fn, io, net::SocketAddr, path::PathBuf, pin::Pin, task::Poll, time::Duration};
 
@@ -31,7 +29,7 @@ pub use self::addresses::Addresses;
 use self::{
     admin::{Health, Sources},
     first_secrets::FirstSecretError,
-    rlimits::ConnectionLimits,
+    listener::ConnectionLimits,
 };
 pub(crate) use self::{
     first_secrets::FirstSecret,
@@ -152,8 +150,8 @@ impl Process {
         service: &'static str,
         reloads: Reloads,
     ) -> Result<(Self, Traces), ProcessError> {
-        let admin = listener::bind_admin(settings).await?;
-        let mut process = Self::new(settings, admin.http.addr, reloads);
+        let (address, admin) = listener::bind_admin(settings).await?;
+        let mut process = Self::new(settings, address, reloads);
         let spans = SpanMetrics::with_prefix(METRICS);
         process.metrics.add(spans.collectors());
         let traces = match settings.otlp_endpoint.clone() {

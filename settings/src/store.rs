@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use petstore_database::{DatabaseUrl, OpenError, OpenOptions};
 
 use super::{
-    InvalidSetting, files,
-    secret_url::{self, SecretUrl},
+    InvalidSetting,
+    files::{self, SecretUrl},
     value::is_on,
 };
 
@@ -104,7 +104,7 @@ fn urls(
     [flag, file_flag]: [&'static str; 2],
     file: Option<&Path>,
 ) -> Result<(&'static str, Vec<DatabaseUrl>), InvalidSetting> {
-    let urls = secret_url::urls(given, (file_flag, file))?;
+    let urls = files::urls(given, (file_flag, file))?;
     let setting = if file.is_some() { file_flag } else { flag };
     urls.iter().try_for_each(|url| files::check_tls_files(setting, url))?;
     Ok((setting, urls))
@@ -128,34 +128,11 @@ mod tests {
         Program::try_parse_from(["petstore"].iter().chain(args))
     }
 
-    fn refusal(args: &[&str]) -> String {
-        parse(args).unwrap_err().to_string()
-    }
-
     #[test]
     fn the_store_is_in_the_data_folder_by_default() {
         assert_eq!(parse(&[]).unwrap().database.url().unwrap().to_string(), "sqlite://data/petstore.db");
         let program = parse(&["--database-url", "sqlite:///srv/a.db"]).unwrap();
         assert_eq!(program.database.url().unwrap().to_string(), "sqlite:///srv/a.db");
-    }
-
-    #[test]
-    fn a_password_on_the_command_line_is_refused_and_not_repeated() {
-        let refusal = refusal(&["--database-url", "postgres://petstore:SECRET@localhost/petstore"]);
-        assert!(refusal.contains("must come from PETSTORE_DATABASE_URL or --database-url-file"), "{refusal}");
-        assert!(!refusal.contains("SECRET"), "{refusal}");
-    }
-
-    #[test]
-    fn a_url_of_another_kind_is_refused_and_not_repeated() {
-        let refusal = refusal(&["--database-url", "mysql://SECRET@localhost/petstore"]);
-        assert!(refusal.contains("--database-url: "), "{refusal}");
-        assert!(!refusal.contains("SECRET"), "{refusal}");
-    }
-
-    #[test]
-    fn a_colon_in_the_path_of_a_sqlite_file_is_no_password() {
-        assert!(parse(&["--database-url", "sqlite://a:b@c.db"]).is_ok());
     }
 
     #[test]
@@ -172,13 +149,5 @@ mod tests {
         assert_eq!(settings.url().unwrap().to_string(), "sqlite:///srv/b.db");
         fs::write(&file, "sqlite://a.db\nsqlite://b.db\n").unwrap();
         assert!(settings.url().unwrap_err().to_string().contains("one URL"));
-    }
-
-    #[test]
-    fn url_and_file_together_are_refused() {
-        assert!(
-            refusal(&["--database-url", "sqlite://a.db", "--database-url-file", "b"])
-                .contains("cannot be used with")
-        );
     }
 }

@@ -2,19 +2,21 @@
 //! that it expects itself had their status and code.
 
 use http::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
-    answer::{Answer, Answers, Finding, Judgement},
-    openapi::{Additions, Described},
+    answer::{
+        Answer, Answers, COUNTED_ELSEWHERE, Finding, Judgement, OrFinding as _, follows, ids, is_error,
+        names_all, shows_the_narrower_window,
+    },
+    openapi::Described,
     request::PET,
 };
 
 const DAY_SECS: u64 = 86_400;
-/// Difference between the clocks of two machines that is not judged, in seconds.
-const CLOCK_TOLERANCE: u64 = 5;
 
 /// Clause of the contract.
+#[derive(Debug)]
 pub(crate) struct Clause {
     pub(crate) number: &'static str,
     pub(crate) sentence: &'static str,
@@ -304,7 +306,7 @@ pub(crate) const CLAUSES: &[Clause] = &[
         "9.4",
         "Responses have the status, fields and body that the OpenAPI document describes.",
         |all, document| {
-            let described = Described { document, additions: Additions::Ignored };
+            let described = Described { document, is_complete: false };
             all.each(|answer| {
                 let response = (answer.status, &answer.headers, &answer.body[..]);
                 let checked = described.check((&answer.method, &answer.path), response);
@@ -320,89 +322,8 @@ pub(crate) const CLAUSES: &[Clause] = &[
     }),
 ];
 
-/// Conversion of a condition to a judgement.
-trait OrFinding {
-    fn or(self, finding: impl FnOnce() -> Finding) -> Judgement;
-}
-
-impl OrFinding for bool {
-    fn or(self, finding: impl FnOnce() -> Finding) -> Judgement {
-        if self { Ok(()) } else { Err(finding()) }
-    }
-}
-
 fn json_of(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_default()
-}
-
-/// Returns the ids of a list, every item of which has one.
-fn ids(answer: &Answer) -> Result<Vec<i64>, Finding> {
-    let items = answer.json();
-    let ids = items.as_array().and_then(|items| items.iter().map(|item| item["id"].as_i64()).collect());
-    ids.ok_or_else(|| answer.broken("is no list of items that have ids"))
-}
-
-/// Checks that the body is an Error.
-fn is_error(answer: &Answer) -> Judgement {
-    let body = answer.json();
-    let (code, message) = (&body["code"], &body["message"]);
-    let is_right = code.is_string()
-        && message.is_string()
-        && body == json!({ "code": code, "message": message, "status": answer.status });
-    is_right.or(|| answer.broken(format!("answered {} with another body than an Error", answer.status)))?;
-    answer.lists("link", &format!("/docs/errors/{}>; rel=\"help\"", answer.code()))
-}
-
-/// Checks that the message of an Error names all of these.
-fn names_all(answer: &Answer, names: &[&str]) -> Judgement {
-    let body = answer.json();
-    let message = body["message"].as_str().unwrap_or_default();
-    let is_right = names.iter().all(|name| message.contains(name));
-    is_right.or(|| answer.broken(format!("says {message}, which does not name all of {names:?}")))
-}
-
-/// Reasons for counts of two answers that do not follow each other.
-const COUNTED_ELSEWHERE: &str = "a gateway decided without Redis meanwhile, something repeats requests";
-
-/// Checks that the second answer shows the window of the first one, with `counted` requests more.
-fn follows(first: &Answer, second: &Answer, counted: u64) -> Judgement {
-    let ((before, reset), (after, same)) = (first.shown_window()?, second.shown_window()?);
-    if same != reset && now(second).is_none_or(|now| now + CLOCK_TOLERANCE >= reset) {
-        return Err(Finding::NotTried("the window ended meanwhile".to_owned()));
-    }
-    let is_right = same == reset && after + counted == before;
-    is_right.or(|| {
-        second.broken(format!(
-            "shows {after} requests left until {same}, after {before} until {reset}: {COUNTED_ELSEWHERE}, or \
-             others use this address"
-        ))
-    })
-}
-
-/// Returns the time of the answer, in Unix seconds.
-fn now(answer: &Answer) -> Option<u64> {
-    let date = jiff::fmt::rfc2822::parse(answer.values("date").first()?).ok()?;
-    date.timestamp().as_second().try_into().ok()
-}
-
-/// Checks that the three header fields show the window with fewer requests left, or the day if they are
-/// equal, and that its end is plausible. A 429 shows another one.
-fn shows_the_narrower_window(answer: &Answer) -> Judgement {
-    if answer.status == 429 {
-        return Ok(());
-    }
-    let ([minute, day], limit, (left, reset)) =
-        (answer.windows()?, answer.number("x-ratelimit-limit")?, answer.shown_window()?);
-    let shown = if minute.left < day.left { minute } else { day };
-    let is_shown = (limit, left) == (shown.limit, shown.left);
-    is_shown
-        .or(|| answer.broken(format!("shows {left} of {limit}, not {} of {}", shown.left, shown.limit)))?;
-    let Some(now) = now(answer) else { return Ok(()) };
-    let is_near = (now + shown.resets_in).abs_diff(reset) <= CLOCK_TOLERANCE;
-    is_near.or(|| {
-        let until = shown.resets_in;
-        answer.broken(format!("shows the reset {reset}, in {until} s, {now} s after 1970"))
-    })
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use http::{HeaderValue, Request, Uri, header};
 use http_body_util::{BodyExt, Either, Full, Limited, StreamBody};
 use hyper::{body::Frame, client::conn::http1};
 use hyper_util::rt::TokioIo;
-use petstore_command_line::output::reason;
+use petstore_command_line::output::{reason, with_causes};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpSocket, TcpStream, lookup_host},
@@ -262,13 +262,6 @@ fn with_fields(asked: &CheckRequest) -> String {
     let mut names: Vec<_> = asked.fields.iter().map(|(name, _)| *name).collect();
     names.dedup();
     if names.is_empty() { String::new() } else { format!(" with {}", names.join(", ")) }
-}
-
-fn with_causes(error: &dyn Error) -> String {
-    match error.source() {
-        Some(cause) => format!("{error}: {}", with_causes(cause)),
-        None => error.to_string(),
-    }
 }
 
 impl Route {

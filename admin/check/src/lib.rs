@@ -25,21 +25,28 @@
 //! # }
 //! ```
 
-// In layers, the highest first: visit, clauses, report, client, answer, request, openapi.
+// In layers, the highest first: visit, clauses, client, answer, request, openapi.
 mod answer;
 mod clauses;
 mod client;
 pub mod openapi;
-mod report;
 mod request;
 mod visit;
 
+use std::fmt::Write as _;
+
 use http::HeaderValue;
-use serde_json::Value;
+use petstore_caller::api_key::redact;
+use serde_json::{Value, json};
 use tokio_rustls::rustls::{self, pki_types::CertificateDer};
 
-use crate::{clauses::CLAUSES, client::Client, report::CheckedClause, visit::Visit};
-pub use crate::{client::BaseUrl, report::CheckReport};
+pub use crate::client::BaseUrl;
+use crate::{
+    answer::{Finding, Judgement},
+    clauses::{CLAUSES, Clause},
+    client::Client,
+    visit::Visit,
+};
 
 /// Reason why a service was not judged.
 #[derive(Debug, thiserror::Error)]
@@ -93,10 +100,113 @@ pub async fn check(target: CheckTarget, document: &Value) -> Result<CheckReport,
     let mut visit = Visit::new(&client, &target.authorization);
     visit.run(target.writes, target.exhausts).await?;
     let answers = visit.into_answers();
-    let judged = CLAUSES.iter().map(|clause| CheckedClause {
-        number: clause.number,
-        sentence: clause.sentence,
-        finding: clause.judge(&answers, document).err(),
-    });
-    Ok(CheckReport { base_url, requests: answers.requests(), clauses: judged.collect() })
+    let clauses = CLAUSES.iter().map(|clause| (clause, clause.judge(&answers, document))).collect();
+    Ok(CheckReport { base_url, requests: answers.requests(), clauses })
+}
+
+/// Result of a check: each clause, and whether it was kept. It is text, JSON or `JUnit`.
+#[derive(Debug)]
+pub struct CheckReport {
+    base_url: String,
+    requests: usize,
+    clauses: Vec<(&'static Clause, Judgement)>,
+}
+
+fn result(judged: &Judgement) -> &'static str {
+    match judged {
+        Ok(()) => "kept",
+        Err(Finding::Broken(_)) => "broken",
+        Err(Finding::NotTried(_)) => "not tried",
+    }
+}
+
+/// Returns what came, or why it was not tried. It may repeat what a stranger sent, but no key.
+fn reason(judged: &Judgement) -> String {
+    match judged {
+        Ok(()) => String::new(),
+        Err(Finding::Broken(reason) | Finding::NotTried(reason)) => {
+            let visible =
+                reason.chars().map(|character| if character.is_control() { ' ' } else { character });
+            redact(&visible.collect::<String>()).into_owned()
+        }
+    }
+}
+
+impl CheckReport {
+    /// Returns the number of clauses that are broken.
+    pub fn broken(&self) -> usize {
+        self.count("broken")
+    }
+
+    fn count(&self, result: &str) -> usize {
+        self.clauses.iter().filter(|(_, judged)| self::result(judged) == result).count()
+    }
+
+    fn summary(&self) -> String {
+        let counts = ["kept", "broken", "not tried"].map(|result| format!("{} {result}", self.count(result)));
+        format!("{}: {}, in {} requests", self.base_url, counts.join(", "), self.requests)
+    }
+
+    /// Returns a line for each clause, and one below it with what came instead.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for (clause, judged) in &self.clauses {
+            let _ = writeln!(text, "{:9}  {:6} {}", result(judged), clause.number, clause.sentence);
+            if judged.is_err() {
+                let _ = writeln!(text, "{:18}{}", "", reason(judged));
+            }
+        }
+        text + &self.summary() + "\n"
+    }
+
+    /// Returns the JSON document.
+    pub fn json(&self) -> Value {
+        let clauses = self.clauses.iter().map(|(clause, judged)| {
+            json!({
+                "clause": clause.number,
+                "sentence": clause.sentence,
+                "result": result(judged),
+                "reason": reason(judged),
+            })
+        });
+        json!({
+            "baseUrl": self.base_url,
+            "requests": self.requests,
+            "kept": self.count("kept"),
+            "broken": self.count("broken"),
+            "notTried": self.count("not tried"),
+            "clauses": clauses.collect::<Vec<_>>(),
+        })
+    }
+
+    /// Returns the report in the XML of `JUnit`, with a test case for each clause.
+    pub fn junit(&self) -> String {
+        let (tests, failures, skipped) = (self.clauses.len(), self.count("broken"), self.count("not tried"));
+        let mut xml = format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"{}\" tests=\"{tests}\" \
+             failures=\"{failures}\" skipped=\"{skipped}\">\n",
+            escaped(&self.base_url)
+        );
+        for (clause, judged) in &self.clauses {
+            let element = match judged {
+                Ok(()) => "",
+                Err(Finding::Broken(_)) => "failure",
+                Err(Finding::NotTried(_)) => "skipped",
+            };
+            let name = escaped(&format!("{} {}", clause.number, clause.sentence));
+            let _ = write!(xml, "  <testcase classname=\"contract\" name=\"{name}\"");
+            let _ = match element {
+                "" => writeln!(xml, "/>"),
+                element => {
+                    writeln!(xml, "><{element} message=\"{}\"/></testcase>", escaped(&reason(judged)))
+                }
+            };
+        }
+        xml + "</testsuite>\n"
+    }
+}
+
+/// Returns the text as the value of an XML attribute.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -3,22 +3,13 @@
 use http::{HeaderMap, HeaderValue, Method};
 use serde_json::Value;
 
-/// Members and fields that the document does not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Additions {
-    /// They are ignored, as a client ignores what a newer service adds.
-    Ignored,
-    /// They are faults.
-    Refused,
-}
-
 /// Document, and how strictly responses are compared with it.
 #[derive(Clone, Copy, Debug)]
 pub struct Described<'a> {
     /// OpenAPI document.
     pub document: &'a Value,
-    /// Treatment of what it does not have.
-    pub additions: Additions,
+    /// `true` if members that it does not have are faults. A client ignores what a newer service adds.
+    pub is_complete: bool,
 }
 
 impl<'a> Described<'a> {
@@ -122,7 +113,7 @@ impl<'a> Described<'a> {
         for (member, value) in value.as_object().into_iter().flatten() {
             match schema["properties"].get(member) {
                 Some(schema) => self.value(value, schema, &format!("{place}: {member}"))?,
-                None if self.additions == Additions::Refused => {
+                None if self.is_complete => {
                     return Err(format!("{place} has {member}, which the document lacks"));
                 }
                 None => {}

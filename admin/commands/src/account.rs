@@ -1,12 +1,16 @@
-//! `petstore account`: accounts and their plans.
+//! `petstore account` and `petstore brownout`: accounts and their plans, and rehearsals of the removal of
+//! getPet, which gateways receive within seconds.
+
+use std::time::Duration;
 
 use clap::{
     Subcommand,
     builder::{NonEmptyStringValueParser, PossibleValuesParser},
 };
-use petstore_command_line::output::{Column, Confirmation, column};
+use petstore_clock::format_duration;
+use petstore_command_line::output::{Column, Confirmation, column, table};
 use petstore_core::accounts::Plan;
-use petstore_settings::value::whole_number;
+use petstore_settings::value::{duration, whole_number};
 use serde_json::{Value, json};
 
 use crate::{client::AdminCommand, error::CommandError};
@@ -104,7 +108,7 @@ const COLUMNS: &[Column] = &[
     column("REASON", "suspendReason").if_any(),
 ];
 
-pub(crate) fn run(
+pub(crate) fn run_account(
     AdminCommand { command, settings }: AdminCommand<AccountCommand>,
 ) -> Result<(), CommandError> {
     match command {
@@ -138,6 +142,66 @@ pub(crate) fn run(
         AccountCommand::Resume { name } => {
             let request = json!({ "account": name });
             settings.say("ResumeAccount", &request, "account {name} is not suspended")
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BrownoutCommand {
+    /// Plan a brownout; running gateways know it within 5 seconds
+    Create {
+        /// Name of the account; without it, every account
+        #[arg(long, value_parser = NonEmptyStringValueParser::new(), value_name = "NAME")]
+        account: Option<String>,
+        /// Time at which it starts (RFC 3339), as in 2026-12-01T09:00:00Z; without it, now
+        #[arg(long, value_parser = NonEmptyStringValueParser::new(), value_name = "TIME")]
+        from: Option<String>,
+        /// Length, as in 10m, at most 7d
+        #[arg(long = "for", value_parser = duration, value_name = "TIME")]
+        length: Duration,
+    },
+    /// List the brownouts that are planned or in force
+    List,
+    /// Cancel a brownout, or end it; running gateways follow within 5 seconds
+    Cancel {
+        /// Identifier of the brownout, from `petstore brownout list`
+        id: i64,
+    },
+}
+
+const BROWNOUTS: &[Column] = &[
+    column("ID", "id"),
+    column("OPERATION", "operationId"),
+    column("ACCOUNT", "account"),
+    column("FROM", "startTime"),
+    column("UNTIL", "endTime"),
+];
+
+pub(crate) fn run_brownout(
+    AdminCommand { command, settings }: AdminCommand<BrownoutCommand>,
+) -> Result<(), CommandError> {
+    match command {
+        BrownoutCommand::Create { account, from, length } => {
+            let request =
+                json!({ "account": account, "startTime": from, "duration": format_duration(length) });
+            settings.say(
+                "CreateBrownout",
+                &request,
+                "brownout {id}: {operationId} is off from {startTime} to {endTime}",
+            )
+        }
+        BrownoutCommand::List => {
+            let answer = settings.call("ListBrownouts", &json!({}))?;
+            settings.print(&answer, |answer| table(BROWNOUTS, &answer["brownouts"]))
+        }
+        BrownoutCommand::Cancel { id } => {
+            let answer = settings.call("ListBrownouts", &json!({}))?;
+            let mut planned = answer["brownouts"].as_array().into_iter().flatten();
+            if !planned.any(|brownout| brownout["id"] == id) {
+                let reason = format!("there is no brownout {id} that is planned or in force");
+                return Err(CommandError::NotFound(reason));
+            }
+            settings.say("CancelBrownout", &json!({ "id": id }), "brownout {id} is not planned")
         }
     }
 }

@@ -138,16 +138,7 @@ impl AdminSettings {
         mut print: impl FnMut(&Value) -> Result<(), PrintError>,
     ) -> Result<(), CommandError> {
         block_on(Box::pin(self.connected(async move |client| {
-            let mut request = request.clone();
-            request["pageSize"] = json!(PAGE_SIZE);
-            loop {
-                let mut page = client.call(method, &request).await?;
-                print(&page)?;
-                request["pageToken"] = page["nextPageToken"].take();
-                if request["pageToken"] == "" {
-                    return Ok(());
-                }
-            }
+            client.each_page(method, request, usize::MAX, |page| Ok(print(&page)?)).await
         })))
     }
 
@@ -174,7 +165,7 @@ impl AdminClient {
             Err(status) if admin_reason(&status) == Some(AdminErrorReason::AccountNotFound) => {
                 let name = request["account"].as_str().unwrap_or_default();
                 match self.similar_account(name).await {
-                    Some(meant) => Err(CommandError::UnknownAccount { source: status.into(), meant }),
+                    Some(meant) => Err(CommandError::UnknownAccount { refusal: Box::new(status), meant }),
                     None => Err(status.into()),
                 }
             }
@@ -190,24 +181,38 @@ impl AdminClient {
         call_admin(self.transport.clone(), method, request, CALL_TIMEOUT).await
     }
 
-    /// Calls a method that lists page by page, until there are `limit` rows, and returns the first page with
-    /// all of them.
+    /// Calls a method that lists, until there are `limit` rows, and returns the first page with all of them.
     async fn list(&self, method: &str, request: &Value, limit: usize) -> Result<Value, CommandError> {
-        let mut request = request.clone();
-        request["pageSize"] = json!(PAGE_SIZE.min(limit));
-        let mut answer = self.call(method, &request).await?;
-        loop {
-            let next = answer["nextPageToken"].clone();
-            let rows = rows(&mut answer).map_or(0, |rows| rows.len());
-            if next == "" || rows >= limit {
-                return Ok(answer);
+        let mut all = Value::Null;
+        let add = |mut page: Value| {
+            all["nextPageToken"] = page["nextPageToken"].clone();
+            match (rows(&mut all), rows(&mut page)) {
+                (Some(rows), Some(more)) => rows.append(more),
+                _ => all = page, // the first one
             }
-            request["pageToken"] = next;
-            request["pageSize"] = json!(PAGE_SIZE.min(limit - rows));
+            Ok(())
+        };
+        self.each_page(method, request, limit, add).await?;
+        Ok(all)
+    }
+
+    /// Calls a method that lists page by page, until there are `limit` rows.
+    async fn each_page(
+        &self,
+        method: &str,
+        request: &Value,
+        limit: usize,
+        mut take: impl FnMut(Value) -> Result<(), CommandError>,
+    ) -> Result<(), CommandError> {
+        let (mut request, mut left) = (request.clone(), limit);
+        loop {
+            request["pageSize"] = json!(PAGE_SIZE.min(left));
             let mut page = self.call(method, &request).await?;
-            answer["nextPageToken"] = page["nextPageToken"].take();
-            if let (Some(rows), Some(more)) = (self::rows(&mut answer), self::rows(&mut page)) {
-                rows.append(more);
+            left = left.saturating_sub(rows(&mut page).map_or(0, |rows| rows.len()));
+            request["pageToken"] = page["nextPageToken"].clone();
+            take(page)?;
+            if request["pageToken"] == "" || left == 0 {
+                return Ok(());
             }
         }
     }

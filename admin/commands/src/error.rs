@@ -25,12 +25,64 @@ pub enum CommandError {
     /// The asynchronous runtime, or the handling of signals, cannot be started.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
-    /// The core refuses a call, or is unreachable.
-    #[error(transparent)]
-    Core(#[from] CoreCallError),
-    /// An import or export did not finish.
-    #[error(transparent)]
-    Bulk(#[from] BulkError),
+    /// The core refuses a call, or is unreachable. The details of the status are for programs, and are not
+    /// shown.
+    #[error("{}", text_of_core(.0))]
+    Core(Box<Status>),
+    /// A file or the standard input cannot be read.
+    #[error("cannot read {}", file.display())]
+    Read {
+        /// Name of the file.
+        file: PathBuf,
+        /// Error of the operating system.
+        source: io::Error,
+    },
+    /// The file of an import has another form.
+    #[error("{} {reason}", file.display())]
+    Unreadable {
+        /// Name of the file.
+        file: PathBuf,
+        /// What it is, and what to do.
+        reason: String,
+    },
+    /// A signal ended an import.
+    #[error("ended by {0}")]
+    ImportEnded(&'static str),
+    /// A signal ended an export.
+    #[error("ended by {0} before the export was complete")]
+    ExportEnded(&'static str),
+    /// An import that ended early, with the cause.
+    #[error(
+        "{}; {}, import the whole file with --import-id {import_id}",
+        with_causes(cause),
+        continuation(*.last_line)
+    )]
+    Incomplete {
+        /// Cause of the end.
+        cause: Box<CommandError>,
+        /// Last line that is known to be imported.
+        last_line: i64,
+        /// Identifier of the import.
+        import_id: String,
+    },
+    /// A strict import ended at an invalid line.
+    #[error(
+        "line {line} is invalid and ends the strict import; the lines before it are imported. Correct it and \
+         continue with the same command and --import-id {import_id}"
+    )]
+    Strict {
+        /// The invalid line.
+        line: i64,
+        /// Identifier of the import.
+        import_id: String,
+    },
+    /// Number of invalid lines that an import has skipped.
+    #[error(
+        "{} skipped; correct a copy of only these lines and import that: a corrected copy of the whole file \
+         is another import, which adds its other pets again",
+        invalid_lines(*.0)
+    )]
+    Rejected(u64),
     /// A change that would shut operators out, and its consequence.
     #[error("{0}; add --force to confirm")]
     NotForced(String),
@@ -46,10 +98,10 @@ pub enum CommandError {
         source: io::Error,
     },
     /// An account that does not exist, and one whose name is similar.
-    #[error("{source}; did you mean {meant}?")]
+    #[error("{}; did you mean {meant}?", text_of_core(refusal))]
     UnknownAccount {
         /// Refusal by the core.
-        source: CoreCallError,
+        refusal: Box<Status>,
         /// Name of the similar account.
         meant: String,
     },
@@ -62,15 +114,6 @@ pub enum CommandError {
     /// The core does not know what was asked for, as this sentence says.
     #[error("{0}")]
     NotFound(String),
-    /// The text cannot be read.
-    #[error("cannot read stdin")]
-    Stdin(#[source] io::Error),
-    /// No key in the text is one of the service. The answer has been printed.
-    #[error("the text has no key of this service")]
-    UnknownKeys,
-    /// A key was not rotated. The answer has been printed.
-    #[error("there is no handover")]
-    NotRotated,
     /// A rotated key is still needed. The answer has been printed.
     #[error("the old key must not be revoked yet")]
     NotYetSafe,
@@ -91,19 +134,24 @@ impl CommandError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Setting(_) => 2,
-            Self::Core(error) if error.status().code() == Code::InvalidArgument => 2,
-            Self::Core(error) if error.status().code() == Code::NotFound => 3,
-            Self::UnknownAccount { .. } | Self::NotFound(_) | Self::UnknownKeys | Self::NotRotated => 3,
+            Self::Core(status) if status.code() == Code::InvalidArgument => 2,
+            Self::Core(status) if status.code() == Code::NotFound => 3,
+            Self::UnknownAccount { .. } | Self::NotFound(_) => 3,
             Self::NotYetSafe => 4,
             Self::Store(_)
             | Self::Runtime(_)
             | Self::Core(_)
-            | Self::Bulk(_)
+            | Self::Read { .. }
+            | Self::Unreadable { .. }
+            | Self::ImportEnded(_)
+            | Self::ExportEnded(_)
+            | Self::Incomplete { .. }
+            | Self::Strict { .. }
+            | Self::Rejected(_)
             | Self::NotForced(_)
             | Self::Print(_)
             | Self::Output(_)
             | Self::SecretNotShown { .. }
-            | Self::Stdin(_)
             | Self::Declined(_) => 1,
         }
     }
@@ -111,22 +159,12 @@ impl CommandError {
 
 impl From<Status> for CommandError {
     fn from(status: Status) -> Self {
-        Self::Core(status.into())
+        Self::Core(Box::new(status))
     }
 }
 
-/// Failed call to the core. The details of the status are for programs, and are not shown.
-#[derive(Debug, thiserror::Error)]
-#[error("{}", text(.0))]
-pub struct CoreCallError(Box<Status>);
-
-impl CoreCallError {
-    pub(crate) fn status(&self) -> &Status {
-        &self.0
-    }
-}
-
-fn text(status: &Status) -> String {
+/// Returns the text of a failed call to the core.
+fn text_of_core(status: &Status) -> String {
     let text = failure_text(status);
     if status.source().is_some() {
         format!("cannot reach the core: {text}; is `petstore core` running?")
@@ -142,51 +180,6 @@ fn text(status: &Status) -> String {
         "the core lacks this method: upgrade it".to_owned() // 1.0.0 itself says nothing
     } else {
         text
-    }
-}
-
-impl From<Status> for CoreCallError {
-    fn from(status: Status) -> Self {
-        Self(Box::new(status))
-    }
-}
-
-/// Reason why an import or export did not finish.
-#[derive(Debug, thiserror::Error)]
-pub enum BulkError {
-    #[error("cannot read {}", file.display())]
-    Read { file: PathBuf, source: io::Error },
-    #[error("{} {reason}", file.display())]
-    Unreadable { file: PathBuf, reason: String },
-    #[error(transparent)]
-    Core(#[from] CoreCallError),
-    #[error("ended by {0}")]
-    ImportEnded(&'static str),
-    #[error("ended by {0} before the export was complete")]
-    ExportEnded(&'static str),
-    /// An import that ended early, with the cause.
-    #[error(
-        "{}; {}, import the whole file with --import-id {import_id}",
-        with_causes(cause),
-        continuation(*.last_line)
-    )]
-    Incomplete { cause: Box<CommandError>, last_line: i64, import_id: String },
-    #[error(
-        "line {line} is invalid and ends the strict import; the lines before it are imported. Correct it and \
-         continue with the same command and --import-id {import_id}"
-    )]
-    Strict { line: i64, import_id: String },
-    #[error(
-        "{} skipped; correct a copy of only these lines and import that: a corrected copy of the whole file \
-         is another import, which adds its other pets again",
-        invalid_lines(*.0)
-    )]
-    Rejected(u64),
-}
-
-impl From<Status> for BulkError {
-    fn from(status: Status) -> Self {
-        Self::Core(status.into())
     }
 }
 

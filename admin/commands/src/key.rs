@@ -1,4 +1,5 @@
-//! `petstore key`: API keys. A key is shown once, when it is created, and never again.
+//! `petstore key` and `petstore ban`: API keys, each shown once, when it is created, and never again; and their
+//! bans, which gateways receive within seconds.
 
 use std::{
     collections::HashSet,
@@ -132,7 +133,9 @@ const FINDINGS: &[Column] = &[
 const NOTE: &str = "key {key.id} of account {key.account} is shown only once; keep it";
 const REMEDY: &str = "revoke it with `petstore key revoke {key.id}`, and create another";
 
-pub(crate) fn run(AdminCommand { command, settings }: AdminCommand<KeyCommand>) -> Result<(), CommandError> {
+pub(crate) fn run_key(
+    AdminCommand { command, settings }: AdminCommand<KeyCommand>,
+) -> Result<(), CommandError> {
     match command {
         KeyCommand::Create { account, label, expires_in, environment, access, allowed_addresses } => {
             let request = json!({
@@ -177,13 +180,13 @@ pub(crate) fn run(AdminCommand { command, settings }: AdminCommand<KeyCommand>) 
 ///
 /// # Errors
 ///
-/// [`CommandError::UnknownKeys`] if no key in the text is one of the service. The findings were printed
+/// [`CommandError::NotFound`] if no key in the text is one of the service. The findings were printed
 /// then.
 fn find(settings: &AdminSettings, text: impl Read) -> Result<(), CommandError> {
     if io::stdin().is_terminal() {
         output::note("paste the text, and end it with Ctrl-D on a line of its own");
     }
-    let keys = keys_in(text).map_err(CommandError::Stdin)?;
+    let keys = keys_in(text).map_err(|source| CommandError::Read { file: "stdin".into(), source })?;
     let answers = find_requests(&keys).into_iter().map(|request| settings.call("FindKeys", &request));
     let findings = findings(&keys, &answers.collect::<Result<Vec<_>, _>>()?);
     settings.print(&findings, |findings| table(FINDINGS, &findings["keys"]))?;
@@ -191,7 +194,7 @@ fn find(settings: &AdminSettings, text: impl Read) -> Result<(), CommandError> {
     if findings["keys"].as_array().is_some_and(|keys| keys.iter().any(is_known)) {
         Ok(())
     } else {
-        Err(CommandError::UnknownKeys)
+        Err(CommandError::NotFound("the text has no key of this service".to_owned()))
     }
 }
 
@@ -217,7 +220,7 @@ fn handover(settings: &AdminSettings, id: &str) -> Result<(), CommandError> {
     })?;
     match answer["state"].as_str() {
         Some("safe" | "ended") => Ok(()),
-        Some("not_rotated") => Err(CommandError::NotRotated),
+        Some("not_rotated") => Err(CommandError::NotFound("there is no handover".to_owned())),
         _ => Err(CommandError::NotYetSafe),
     }
 }
@@ -228,6 +231,53 @@ fn shown(id: &str) -> Result<&str, InvalidSetting> {
     is_id
         .then_some(id)
         .ok_or_else(|| InvalidSetting::new("ID", "must be an identifier from `petstore key list`"))
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BanCommand {
+    /// List the bans in force, the newest first
+    List,
+    /// Lift the ban of a key; running gateways follow within 5 seconds
+    Lift {
+        /// Identifier of the key, from `petstore key list`
+        id: String,
+    },
+    /// Ban a key from now on; running gateways follow within 5 seconds
+    Add {
+        /// Identifier of the key, from `petstore key list`
+        id: String,
+        /// Length of the ban, as in 1h, at most 366d. The next automatic ban of the key is twice as long, but
+        /// at least five minutes and at most a day
+        #[arg(long = "for", value_parser = duration, value_name = "TIME")]
+        length: Duration,
+        /// Reason, in up to 200 characters, which every refusal of the key and `ban list` show
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+}
+
+const BANS: &[Column] = &[
+    column("KEY", "keyId"),
+    column("ACCOUNT", "account"),
+    column("FROM", "createTime"),
+    column("UNTIL", "endTime"),
+    column("BY", "origin"),
+    column("REASON", "reason"),
+];
+
+pub(crate) fn run_ban(
+    AdminCommand { command, settings }: AdminCommand<BanCommand>,
+) -> Result<(), CommandError> {
+    match command {
+        BanCommand::List => settings.list("ListBans", &json!({}), BANS),
+        BanCommand::Lift { id } => {
+            settings.say("LiftBan", &json!({ "keyId": id }), "key {keyId} is not banned")
+        }
+        BanCommand::Add { id, length, reason } => {
+            let request = json!({ "keyId": id, "duration": format_duration(length), "reason": reason });
+            settings.say("CreateBan", &request, "key {keyId} is banned until {endTime}")
+        }
+    }
 }
 
 #[cfg(test)]

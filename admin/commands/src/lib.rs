@@ -31,8 +31,6 @@
 
 // In layers, the highest first: the commands, bulk, client, core_target, error. A module uses those after it.
 mod account;
-mod ban;
-mod brownout;
 mod bulk;
 mod client;
 mod core_target;
@@ -62,9 +60,9 @@ pub enum AdminVerb {
     /// Manage API keys
     Key(AdminCommand<key::KeyCommand>),
     /// Manage bans of API keys
-    Ban(AdminCommand<ban::BanCommand>),
+    Ban(AdminCommand<key::BanCommand>),
     /// Rehearse the removal of getPet: plan and cancel periods in which it is refused
-    Brownout(AdminCommand<brownout::BrownoutCommand>),
+    Brownout(AdminCommand<account::BrownoutCommand>),
     /// Show who still calls the deprecated getPet, beside their other requests
     Deprecation(reports::DeprecationSettings),
     /// Show the usage of an account or of all, and the accounts near their limits
@@ -88,14 +86,14 @@ impl AdminVerb {
     /// printed.
     pub fn run(self) -> Result<(), CommandError> {
         match self {
-            Self::Account(command) => account::run(command),
-            Self::Key(command) => key::run(command),
-            Self::Ban(command) => ban::run(command),
-            Self::Brownout(command) => brownout::run(command),
+            Self::Account(command) => account::run_account(command),
+            Self::Key(command) => key::run_key(command),
+            Self::Ban(command) => key::run_ban(command),
+            Self::Brownout(command) => account::run_brownout(command),
             Self::Deprecation(settings) => reports::deprecation(&settings),
             Self::Usage(settings) => reports::usage(&settings),
             Self::Overview(settings) => reports::overview(&settings),
-            Self::Operator(command) => operator::run(command),
+            Self::Operator(command) => operator::run_operator(command),
             Self::Audit(settings) => reports::audit(&settings),
             Self::Explain(settings) => reports::explain(&settings),
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Subcommand, builder::PossibleValuesParser};
 use petstore_clock::format_duration;
 use petstore_command_line::output::{Column, Confirmation, column, sentence, table};
+use petstore_core_client::failure_text;
 use petstore_settings::value::duration;
 use serde_json::json;
 use tonic::Code;
@@ -79,7 +80,7 @@ const SESSIONS: &[Column] = &[
 const NOTE: &str = "the token of operator {operator.name} ({operator.role}) is shown only once; keep it";
 const REMEDY: &str = "replace it with `petstore operator rotate {operator.name}`";
 
-pub(crate) fn run(
+pub(crate) fn run_operator(
     AdminCommand { command, settings }: AdminCommand<OperatorCommand>,
 ) -> Result<(), CommandError> {
     match command {
@@ -107,9 +108,9 @@ pub(crate) fn run(
             confirmation.ask(&format!("revoke the token of operator {name}?"))?;
             let revoke = |force| settings.call("RevokeOperator", &json!({ "name": name, "force": force }));
             let revoked = match revoke(force) {
-                Err(CommandError::Core(refusal)) if refusal.status().code() == Code::FailedPrecondition => {
+                Err(CommandError::Core(refusal)) if refusal.code() == Code::FailedPrecondition => {
                     // After the last semicolon are the words for clients of the API.
-                    let said = refusal.to_string();
+                    let said = failure_text(&refusal);
                     let consequence = said.rsplit_once("; ").map_or(&*said, |(consequence, _)| consequence);
                     if !confirmation.can_ask() {
                         return Err(CommandError::NotForced(consequence.to_owned()));

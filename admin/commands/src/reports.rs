@@ -246,19 +246,24 @@ pub(crate) fn usage(usage: &UsageSettings) -> Result<(), CommandError> {
     });
     let answer = settings.call("GetUsage", &request)?;
     settings.print(&answer, |answer| {
-        let mut periods = newest_first(&answer["periods"]);
+        let periods = newest_first(&answer["periods"]);
         if by == "minute" {
             let head = [column("MINUTE", "startTime"), column("KEY", "keyId").if_any()];
             return table(&[&head, COUNTS].concat(), &Value::Array(periods));
         }
-        for period in &mut periods {
-            set_date(period, "date", "startTime");
-        }
         output::note(&format!(
             "for the current limits, ask a gateway: GET /admin/v1/accounts/{account}/limits on its admin port"
         ));
-        table(&[&[column("DATE", "date")], COUNTS].concat(), &Value::Array(periods))
+        dated_table(&[], periods)
     })
+}
+
+/// Returns the table of these columns and the counts of each period, which begins with its date.
+fn dated_table(columns: &[Column], mut periods: Vec<Value>) -> String {
+    for period in &mut periods {
+        set_date(period, "date", "startTime");
+    }
+    table(&[&[column("DATE", "date")], columns, COUNTS].concat(), &Value::Array(periods))
 }
 
 /// Prints the usage of all accounts, or of those near their limits.
@@ -282,12 +287,8 @@ fn all_usage(usage: &UsageSettings) -> Result<(), CommandError> {
     }
     let answer = settings.pages(METHOD, &request, Some(usize::MAX))?;
     settings.print(&answer, |answer| {
-        let mut rows = answer["usage"].as_array().cloned().unwrap_or_default();
-        for row in &mut rows {
-            set_date(row, "date", "startTime");
-        }
-        let head = [column("DATE", "date"), column("ACCOUNT", "account"), column("PLAN", "plan")];
-        table(&[&head, COUNTS].concat(), &Value::Array(rows))
+        let rows = answer["usage"].as_array().cloned().unwrap_or_default();
+        dated_table(&[column("ACCOUNT", "account"), column("PLAN", "plan")], rows)
     })
 }
 

@@ -53,49 +53,29 @@ impl Addresses {
         }
     }
 
-    /// Returns the URL of the documentation page.
-    fn docs(&self) -> Option<String> {
-        let https = || self.https.map(|addr| format!("https://{addr}/docs"));
-        self.http.map(|addr| format!("http://{addr}/docs")).or_else(https)
-    }
-
     /// Returns the URL of the operator console, which a gateway has.
     fn console(&self) -> Option<String> {
         let is_gateway = self.http.is_some() || self.https.is_some();
-        let origin = match self.admin_https {
-            Some(addr) => format!("https://{addr}"),
-            None => format!("http://{}", self.admin),
-        };
-        is_gateway.then(|| format!("{origin}/console"))
+        let secure = self.admin_https.map(|addr| format!("https://{addr}/console"));
+        is_gateway.then(|| secure.unwrap_or_else(|| format!("http://{}/console", self.admin)))
     }
 
     fn text(&self) -> String {
-        let mut text = String::new();
-        let mut line = |name: &str, value: &dyn std::fmt::Display| {
-            let _ = writeln!(text, "{name:<6} {value}"); // cannot fail: the target is a String
-        };
-        if let Some(addr) = self.http {
-            line("REST", &format_args!("http://{addr}/v1"));
-        }
-        if let Some(addr) = self.https {
-            line("HTTPS", &format_args!("https://{addr}/v1"));
-        }
-        if let Some(url) = self.docs() {
-            line("docs", &url);
-        }
-        if let Some(addr) = &self.grpc {
-            line("gRPC", addr);
-        }
-        line("admin", &format_args!("http://{}", self.admin));
-        if let Some(addr) = self.admin_https {
-            line("admin-https", &format_args!("https://{addr}"));
-        }
-        if let Some(url) = self.console() {
-            line("console", &url);
-        }
-        if let Some(store) = &self.store {
-            line("store", store);
-        }
+        let http = |addr: SocketAddr| format!("http://{addr}");
+        let https = |addr: SocketAddr| format!("https://{addr}");
+        let (rest, secure) = (self.http.map(http), self.https.map(https));
+        let lines = [
+            ("REST", rest.as_ref().map(|url| format!("{url}/v1"))),
+            ("HTTPS", secure.as_ref().map(|url| format!("{url}/v1"))),
+            ("docs", rest.or(secure).map(|url| format!("{url}/docs"))),
+            ("gRPC", self.grpc.as_ref().map(ToString::to_string)),
+            ("admin", Some(http(self.admin))),
+            ("admin-https", self.admin_https.map(https)),
+            ("console", self.console()),
+            ("store", self.store.clone()),
+        ];
+        let lines = lines.into_iter().filter_map(|(name, value)| Some(format!("{name:<6} {}\n", value?)));
+        let mut text: String = lines.collect();
         if let (Some(file), Some(addr)) = (&self.first_key_file, self.http) {
             let name = file.display();
             let quoted = quoted(&name.to_string());

@@ -1,10 +1,10 @@
 //! The admin port: liveness, readiness, metrics and the log level.
 
-mod host;
 mod readiness;
 
 use std::{
-    net::SocketAddr,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    str::FromStr as _,
     sync::{Arc, OnceLock},
 };
 
@@ -13,8 +13,8 @@ use axum::{
     body::Bytes,
     extract::{ConnectInfo, Request, State},
     http::{
-        HeaderMap, StatusCode,
-        header::{CONTENT_TYPE, RETRY_AFTER},
+        HeaderMap, HeaderValue, StatusCode,
+        header::{CONTENT_TYPE, HOST, RETRY_AFTER},
     },
     middleware::{self, Next},
     response::{IntoResponse, Response},
@@ -83,7 +83,7 @@ impl Health {
 }
 
 /// Returns the routes of the admin port. `/livez` and `/readyz` answer under any host name. The others answer
-/// only under those in `names` and under [those that cannot be registered](host), and to at most `at_once`
+/// only under those in `names` and under [those that cannot be registered](check_host), and to at most `at_once`
 /// requests, so that the first two always have connections.
 pub(crate) fn router(health: Health, metrics: Exposition, names: Vec<HostName>, at_once: usize) -> Router {
     let show_metrics = async move |State(health): State<Health>| {
@@ -100,7 +100,7 @@ pub(crate) fn router(health: Health, metrics: Exposition, names: Vec<HostName>, 
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(Arc::new(Semaphore::new(at_once)), bounded))
         .layer(middleware::from_fn(refuse_foreign_pages))
-        .layer(middleware::from_fn_with_state(names.into(), host::check))
+        .layer(middleware::from_fn_with_state(names.into(), check_host))
         .layer(middleware::from_fn(check_operators_head))
         .layer(middleware::from_fn_with_state(health.clone(), recorded));
     Router::new()
@@ -134,6 +134,53 @@ async fn bounded(State(slots): State<Arc<Semaphore>>, request: Request, next: Ne
     let message = "the admin port is overloaded; try again in a second";
     let refusal = error_response(StatusCode::SERVICE_UNAVAILABLE, "OVERLOADED", message);
     ([(RETRY_AFTER, "1")], refusal).into_response()
+}
+
+/// Forwards requests whose host name is safe, which protects from DNS rebinding: a web page cannot read the
+/// responses of another site, but it can point its own host name to an address of the operator's machine or
+/// network, and the browser then treats the admin port as the page's own site. It still sends the name in
+/// Host. So the admin port answers only under names that an attacker cannot register.
+///
+/// HTTP/2 has the name in the target, from which it is copied into Host: the console names its cookies by
+/// that.
+async fn check_host(State(known): State<Arc<[HostName]>>, mut request: Request, next: Next) -> Response {
+    let mut hosts = request.headers().get_all(HOST).into_iter();
+    // A target in absolute form comes before Host (RFC 9112 §3.2.2). Browsers always send one of the two.
+    let host = match (request.uri().authority(), hosts.next(), hosts.next()) {
+        (Some(authority), _, _) => Some(authority.as_str()),
+        (None, None, _) => None,
+        (None, Some(host), None) => Some(host.to_str().unwrap_or_default()),
+        (None, Some(_), Some(_)) => Some(""),
+    };
+    if host.is_none_or(|host| is_safe(host, &known)) {
+        if let Some(authority) = request.uri().authority()
+            && let Ok(host) = HeaderValue::from_str(authority.as_str())
+        {
+            request.headers_mut().entry(HOST).or_insert(host);
+        }
+        return next.run(request).await;
+    }
+    let message = "the admin port answers under an IP address, localhost, a name without a dot, or a name \
+                   of --admin-host";
+    error_response(StatusCode::MISDIRECTED_REQUEST, "INVALID_REQUEST", message)
+}
+
+/// Returns `true` if an attacker cannot register the host, which is a name or an address, with or without a
+/// port.
+fn is_safe(host: &str, known: &[HostName]) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    if let Some(address) = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        return address.parse::<Ipv6Addr>().is_ok();
+    }
+    if name.parse::<Ipv4Addr>().is_ok() {
+        return true;
+    }
+    HostName::from_str(name).is_ok_and(|name| {
+        !name.as_str().contains('.') || name.as_str().ends_with(".localhost") || known.contains(&name)
+    })
 }
 
 async fn readyz(State(health): State<Health>) -> Response {
@@ -258,6 +305,41 @@ mod tests {
             let (status, body) = answer_to(&phase, method, path).await;
             let body: Value = serde_json::from_str(&body).unwrap();
             assert_eq!((status, &body["code"]), (404, &json!("ROUTE_NOT_FOUND")), "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn a_host_name_that_others_could_register_is_refused() {
+        let known = ["Gateway.Internal".parse().unwrap()];
+        for safe in [
+            "127.0.0.1",
+            "127.0.0.1:9090",
+            "10.1.2.3:80",
+            "[::1]",
+            "[fd00::1]:9090",
+            "localhost",
+            "LOCALHOST:9090",
+            "petstore.localhost",
+            "gateway-1:9090",
+            "gateway.internal",
+            "GATEWAY.internal.:9090",
+        ] {
+            assert!(is_safe(safe, &known), "{safe}");
+        }
+        for unsafe_host in [
+            "",
+            ":9090",
+            "evil.example",
+            "evil.example:9090",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example",
+            "other.internal",
+            "[::1",
+            "[evil.example]",
+            "a b",
+            "a@b",
+        ] {
+            assert!(!is_safe(unsafe_host, &known), "{unsafe_host}");
         }
     }
 }

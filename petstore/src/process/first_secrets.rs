@@ -6,6 +6,7 @@
 //! removes it.
 
 use std::{
+    error::Error,
     fs::File,
     io,
     path::{Path, PathBuf},
@@ -14,29 +15,15 @@ use std::{
 use petstore_admin_service::{AdminError, store::AdminStore};
 use petstore_caller::api_key::{ApiKey, OperatorToken};
 use petstore_clock::{Clock, UnixMillis};
-use petstore_command_line::output_file::{OutputFile, OutputFileError, OutputKind, beside, folder_of};
+use petstore_command_line::output_file::{OutputFile, OutputKind, beside, folder_of};
 use petstore_core::store::Store;
 use petstore_database::DatabaseUrl;
 use tokio::{fs, task::spawn_blocking};
 
 use super::ProcessError;
 
-/// Reason why there is no first key or token.
-#[derive(Debug, thiserror::Error)]
-pub enum FirstSecretError {
-    /// The folder cannot be read or changed.
-    #[error("the file cannot be read or written: {0}")]
-    File(#[from] io::Error),
-    /// The draft cannot be written.
-    #[error(transparent)]
-    Draft(#[from] OutputFileError),
-    /// The file already exists.
-    #[error("a file of that name exists and may belong to another store; move it away")]
-    InTheWay,
-    /// The store refuses the account or the operator.
-    #[error(transparent)]
-    Store(#[from] AdminError),
-}
+/// Reason why there is no first key or token: of the file, of its draft, or of the store.
+pub(super) type FirstSecretError = Box<dyn Error + Send + Sync>;
 
 /// Secret that a new store begins with.
 #[derive(Debug)]
@@ -90,7 +77,7 @@ impl FirstSecret {
             return Ok(false);
         }
         if fs::symlink_metadata(file).await.is_ok() {
-            return Err(FirstSecretError::InTheWay);
+            return Err("a file of that name exists and may belong to another store; move it away".into());
         }
         if !is_missing && !self.is_known(store, &fs::read_to_string(&draft).await?).await? {
             fs::remove_file(&draft).await?; // an account or an operator was made in another way since
@@ -154,6 +141,7 @@ mod tests {
     use std::{fs, os::unix::fs::MetadataExt};
 
     use petstore_caller::api_key::Environment;
+    use petstore_command_line::output::with_causes;
     use petstore_database::OpenOptions as OpenStore;
     use tempfile::TempDir;
 
@@ -279,8 +267,8 @@ mod tests {
         let file = folder.path().join("first-api-key");
         for content in [key.as_slice(), b""] {
             fs::write(&file, content).unwrap();
-            let refusal = made(&store, &url).await.unwrap_err();
-            assert!(matches!(refusal, ProcessError::FirstSecret { source: FirstSecretError::InTheWay, .. }));
+            let refusal = with_causes(&made(&store, &url).await.unwrap_err());
+            assert!(refusal.ends_with("may belong to another store; move it away"), "{refusal}");
             assert_eq!(fs::read(&file).unwrap(), content);
             assert!(!store.accounts().has_accounts().await.unwrap());
         }

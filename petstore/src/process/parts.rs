@@ -17,7 +17,7 @@ use petstore_core_client::CoreTransport;
 use petstore_database::DatabaseUrl;
 use petstore_gateway::{Gateway, RestApp, docs};
 use petstore_grpc_server::{GrpcServerLimits, Security};
-use petstore_http_server::{Certificate, ConnectionSlots, Server, ServerLimits, tls};
+use petstore_http_server::{App, Certificate, ConnectionSlots, Server, ServerLimits, tls};
 use petstore_rate_limit::{RedisLimiter, ResilientLimiter, redis_metrics};
 use petstore_settings::{
     CoreAddressSettings, EdgeSettings, GrpcSettings, LimiterSettings, ProcessSettings, StoreSettings,
@@ -31,48 +31,41 @@ use tower::{ServiceExt, service_fn};
 
 use super::{
     METRICS, Phase, Process, ProcessError, admin,
-    listener::{BoundAdmin, BoundGrpc, BoundRest},
+    listener::{BoundGrpc, HttpPorts},
 };
 
 impl Process {
     /// Serves the admin port, from before the process is ready until its end.
-    pub(super) fn serve_admin(&mut self, ports: BoundAdmin, settings: &ProcessSettings) {
+    pub(super) fn serve_admin(&mut self, ports: HttpPorts, settings: &ProcessSettings) {
         let connections = self.connection_limits.admin;
         let at_once = connections - connections / 4; // a quarter is for health
         let (health, metrics, names) = (self.health.clone(), self.metrics.clone(), self.admin_hosts.clone());
-        let app = admin::router(health, metrics, names, at_once);
-        let admin = Server {
+        let app = Arc::new(admin::router(health, metrics, names, at_once));
+        let server = Server {
             certificate: None,
-            app: Arc::new(app),
+            app: Arc::clone(&app) as _,
             // The admin port closes last, so everything that it reports has ended.
             limits: ServerLimits { accept_grace: Duration::ZERO, ..self.limits() },
             slots: ConnectionSlots::new(connections, connections), // its metrics are not shown
             proxy_protocol: false,
             hsts: self.hsts,
         };
-        self.addresses.admin_https = ports.https.as_ref().map(|(port, _)| port.addr);
-        self.metrics.add(vec![admin_certificate_metric(ports.https.as_ref().map(|(_, used)| used.clone()))]);
-        if let Some((_, in_use)) = &ports.https {
-            let (files, settings, in_use) = (settings.files().cloned(), settings.clone(), in_use.clone());
+        self.addresses.admin_https = ports.https.as_ref().map(|((_, addr), _)| *addr);
+        let certificate = ports.https.as_ref().map(|(_, certificate)| certificate.clone());
+        self.metrics.add(vec![admin_certificate_metric(certificate.clone())]);
+        if let Some(in_use) = certificate {
+            let (files, settings) = (settings.files().cloned(), settings.clone());
             self.reloads.add("the HTTPS certificate of the admin port", files, move || {
-                if let Some(certificate) = settings.admin_certificate()? {
-                    in_use.replace(&certificate);
-                }
+                settings.admin_certificate()?.inspect(|certificate| in_use.replace(certificate));
                 Ok(())
             });
         }
-        let https =
-            ports.https.map(|(port, certificate)| ("the admin port over HTTPS", port, Some(certificate)));
-        for (name, port, certificate) in [("the admin port", ports.http, None)].into_iter().chain(https) {
-            let (server, draining) = (Server { certificate, ..admin.clone() }, self.reached(Phase::Draining));
-            self.add(name, Phase::ClosingAdmin, |end| {
-                petstore_http_server::serve(port.listener, server, draining, end)
-            });
-        }
+        let names = ["the admin port", "the admin port over HTTPS"];
+        self.serve_http(names, Phase::ClosingAdmin, ports, server, app);
     }
 
     /// Serves REST, and runs the gateway's background work.
-    pub(crate) fn serve_rest(&mut self, ports: BoundRest, settings: &EdgeSettings, gateway: Gateway) {
+    pub(crate) fn serve_rest(&mut self, ports: HttpPorts, settings: &EdgeSettings, gateway: Gateway) {
         let limits = self.connection_limits;
         let slots = ConnectionSlots::new(limits.rest, limits.rest_per_address)
             .exempting(settings.trusted_proxies())
@@ -83,9 +76,7 @@ impl Process {
         if let Some(in_use) = certificate {
             let (files, settings) = (settings.files().cloned(), settings.clone());
             self.reloads.add("the HTTPS certificate", files, move || {
-                if let Some(certificate) = settings.certificate()? {
-                    in_use.replace(&certificate);
-                }
+                settings.certificate()?.inspect(|certificate| in_use.replace(certificate));
                 Ok(())
             });
         }
@@ -98,24 +89,34 @@ impl Process {
             proxy_protocol: settings.proxy_protocol,
             hsts: self.hsts,
         };
-        self.addresses.http = ports.http.as_ref().map(|port| port.addr);
-        self.addresses.https = ports.https.as_ref().map(|(port, _)| port.addr);
-        let of_https = Arc::new(app.over_https());
-        let http = ports.http.map(|port| ("the REST port", port, server.clone()));
-        let https = ports.https.map(|(port, certificate)| {
-            ("the HTTPS port", port, Server { certificate: Some(certificate), app: of_https, ..server })
-        });
-        for (name, port, server) in http.into_iter().chain(https) {
-            let draining = self.reached(Phase::Draining);
-            self.add(name, Phase::ClosingHttp, |end| {
-                petstore_http_server::serve(port.listener, server, draining, end)
-            });
-        }
+        self.addresses.http = ports.http.as_ref().map(|(_, addr)| *addr);
+        self.addresses.https = ports.https.as_ref().map(|((_, addr), _)| *addr);
+        let names = ["the REST port", "the HTTPS port"];
+        self.serve_http(names, Phase::ClosingHttp, ports, server, Arc::new(app.over_https()));
         self.sources.gateway = Some(gateway.clone());
         self.metrics.add(gateway.metrics());
         self.add("the gateway's background work", Phase::ClosingBackground, |end| {
             Box::pin(gateway.run_background(end).map(Ok))
         });
+    }
+
+    /// Serves ports of HTTP under these names until the process reaches the phase.
+    fn serve_http(
+        &mut self,
+        [http, https]: [&'static str; 2],
+        ends_at: Phase,
+        ports: HttpPorts,
+        server: Server,
+        over_https: Arc<dyn App>,
+    ) {
+        let plain = ports.http.map(|(port, _)| (http, port, server.clone()));
+        let https = ports.https.map(|((port, _), certificate)| {
+            (https, port, Server { certificate: Some(certificate), app: over_https, ..server })
+        });
+        for (name, port, server) in plain.into_iter().chain(https) {
+            let draining = self.reached(Phase::Draining);
+            self.add(name, ends_at, |end| petstore_http_server::serve(port, server, draining, end));
+        }
     }
 
     /// Returns the rate limiter that counts in Redis, if there is one. Redis has been probed

@@ -1,9 +1,17 @@
 //! Start and end of a process that is run from the command line, and the files that it reads again.
 
+#[cfg(target_os = "linux")]
+use std::os::linux::net::SocketAddrExt;
 use std::{
     collections::HashMap,
+    env,
     error::Error,
-    fmt,
+    ffi::OsStr,
+    fmt, io,
+    os::unix::{
+        ffi::OsStrExt,
+        net::{SocketAddr, UnixDatagram},
+    },
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -14,6 +22,9 @@ use parking_lot::Mutex;
 use petstore_command_line::{RuntimeError, Signals};
 use petstore_settings::{InvalidSetting, ProcessSettings, settings_file};
 use petstore_telemetry::logs;
+#[cfg(target_os = "linux")]
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sha2::{Digest as _, Sha256};
 use tokio::{
     runtime,
@@ -22,7 +33,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{Process, ProcessError, rlimits, supervisor};
+use super::{Process, ProcessError};
 
 /// Interval within which a second signal does not mean "stop at once": a supervisor may signal the process
 /// and then its group, and a terminal signals its whole foreground group.
@@ -42,8 +53,8 @@ pub(crate) fn run(
     logs::init(&settings.log_level, settings.log_format)
         .map_err(|reason| ProcessError::from(InvalidSetting::new("--log-level", reason)))?;
     logs::log_panics();
-    rlimits::forbid_core_dumps();
-    rlimits::raise_open_files();
+    forbid_core_dumps();
+    raise_open_files();
     for warning in warnings {
         tracing::warn!("{warning}");
     }
@@ -70,7 +81,7 @@ async fn until_signal(start: LocalBoxFuture<'_, Result<Process, ProcessError>>) 
     process.addresses.print();
     tokio::spawn(process.reloads.clone().watch());
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "ready");
-    supervisor::tell(supervisor::READY);
+    tell_supervisor(READY);
 
     let ended = loop {
         tokio::select! {
@@ -83,7 +94,7 @@ async fn until_signal(start: LocalBoxFuture<'_, Result<Process, ProcessError>>) 
         }
         process.reloads.run().await;
     };
-    supervisor::tell(supervisor::STOPPING);
+    tell_supervisor(STOPPING);
     let second_signal = async {
         let ignored_until = Instant::now() + REPEATED_SIGNAL_INTERVAL;
         while Instant::now() < ignored_until {
@@ -96,6 +107,64 @@ async fn until_signal(start: LocalBoxFuture<'_, Result<Process, ProcessError>>) 
     }
     tracing::info!("stopped");
     ended
+}
+
+/// Disables core dumps, which would contain keys, tokens and passwords, and keeps other processes of the same
+/// user from reading this one's memory. If the system refuses, that is logged and the process serves anyway.
+fn forbid_core_dumps() {
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    // Set only if necessary: a system may refuse the call itself.
+    if getrlimit(Resource::Core) != none
+        && let Err(error) = setrlimit(Resource::Core, none)
+    {
+        tracing::warn!(%error, "could not disable core dumps");
+    }
+    // The limit does not apply to a program that the kernel pipes core dumps to.
+    #[cfg(target_os = "linux")]
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        tracing::warn!(
+            %error,
+            "could not disable core dumps that are piped to a program: they would contain keys and passwords"
+        );
+    }
+}
+
+/// Raises the limit of open file descriptors as far as the system allows.
+fn raise_open_files() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current == maximum {
+        return;
+    }
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        tracing::warn!(%error, "could not raise the limit of open file descriptors");
+    }
+}
+
+/// State of the protocol of `sd_notify(3)`: all parts serve. systemd then starts what depends on the service
+/// (`Type=notify`).
+const READY: &[u8] = b"READY=1";
+/// State: the process stops.
+const STOPPING: &[u8] = b"STOPPING=1";
+
+/// Tells the state to the supervisor, if `NOTIFY_SOCKET` names one. A supervisor that does not listen is no reason not to
+/// serve: it is named in the log.
+fn tell_supervisor(state: &[u8]) {
+    let Some(name) = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else { return };
+    if let Err(error) = send_datagram(name.as_bytes(), state) {
+        tracing::warn!(%error, "cannot tell the supervisor at NOTIFY_SOCKET");
+    }
+}
+
+/// Sends a datagram to a path, or to an abstract address, which begins with `@`. Never waits.
+fn send_datagram(name: &[u8], state: &[u8]) -> io::Result<()> {
+    let address = match name {
+        #[cfg(target_os = "linux")]
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        path => SocketAddr::from_pathname(OsStr::from_bytes(path))?,
+    };
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    socket.send_to_addr(state, &address).map(drop)
 }
 
 /// Reads a part's files again and uses them. Returns the reason if they cannot be used, and then changes

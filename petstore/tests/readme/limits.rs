@@ -116,7 +116,7 @@ const PERMITS: &str = "crates/core-client/src/permits.rs";
 const POSTGRES: &str = "crates/database/src/postgres.rs";
 const RETENTION: &str = "core-service/src/accounts/retention.rs";
 const GRPC_CONNECTIONS: &str = "crates/grpc-server/src/connection.rs";
-const RLIMITS: &str = "petstore/src/process/rlimits.rs";
+const RLIMITS: &str = "petstore/src/process/listener.rs";
 
 #[test]
 fn every_bound_on_the_page_is_the_one_that_the_code_enforces() {

@@ -105,37 +105,6 @@ impl Client {
         answers
     }
 
-    /// Sends `GET path` one after another over one connection of HTTPS, as HTTP/2, until the service
-    /// announces the end of the connection (GOAWAY). Returns the number of answers; `None` if no connection
-    /// could be opened. Calls `on_answer` with that number after each. A request that was sent has to be
-    /// answered.
-    ///
-    /// Needs a runtime of one thread: while a connection ends on one thread, hyper may accept a request on
-    /// another, and neither sends nor refuses it.
-    pub async fn gets_until_goaway(&self, path: &str, on_answer: impl Fn(usize)) -> Option<usize> {
-        let stream = self.tls.as_ref().expect("HTTPS").connect(self.address).await.ok()?;
-        let mut connection = Connection::in_http2(stream).await;
-        let Sender::Http2(sender) = &mut connection.sender else { return None };
-        let mut answered = 0;
-        while sender.ready().await.is_ok() {
-            let exchange = async {
-                let request = self.request("GET", path, &[], Bytes::new());
-                let response = sender.send_request(request).await?;
-                response.into_body().collect().await.expect("a whole answer");
-                Ok(())
-            };
-            match timeout(ANSWER_TIMEOUT, exchange).await.expect("an answer in time") {
-                Ok(()) => {
-                    answered += 1;
-                    on_answer(answered);
-                }
-                Err(error) if was_not_processed(&error) => break,
-                Err(error) => panic!("a request was lost after {answered} answers: {error:?}"),
-            }
-        }
-        Some(answered)
-    }
-
     /// Sends `GET path` this many times at once, each over its own connection, all open before the first
     /// request is sent.
     pub async fn sends_at_once(&self, count: usize, path: &str) -> Vec<Answer> {
@@ -181,7 +150,8 @@ impl Client {
 /// Client that keeps its connection, and opens another one when the service announces the end of it
 /// (`Connection: close`, GOAWAY).
 ///
-/// Over HTTP/2 it needs a runtime of one thread, as [`Client::gets_until_goaway`] does.
+/// Over HTTP/2 it needs a runtime of one thread: while a connection ends on one thread, hyper may accept a
+/// request on another, and neither sends nor refuses it.
 #[derive(Debug)]
 pub struct Session {
     client: Client,

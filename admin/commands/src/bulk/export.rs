@@ -21,7 +21,7 @@ use tokio::{sync::mpsc, task::spawn_blocking};
 use super::{Format, Progress, client, is_gzip, is_standard};
 use crate::{
     core_target::{CoreTarget, block_on},
-    error::{BulkError, CommandError},
+    error::CommandError,
 };
 
 /// Largest page of the core.
@@ -70,7 +70,7 @@ async fn export(settings: &ExportSettings, format: Format) -> Result<(), Command
     let mut progress = Progress::new(None);
     let ended = tokio::select! {
         ended = export_all(settings, format, &mut progress) => ended,
-        signal = signals.received() => Err(BulkError::ExportEnded(signal).into()),
+        signal = signals.received() => Err(CommandError::ExportEnded(signal)),
     };
     progress.end();
     ended?;
@@ -123,7 +123,7 @@ async fn read(
     mut client: PetStoreClient<CoreTransport>,
     pages: &mpsc::Sender<Vec<u8>>,
     progress: &mut Progress,
-) -> Result<(), BulkError> {
+) -> Result<(), CommandError> {
     let status = settings.status.unwrap_or_default().into();
     let mut page_token = String::new();
     let mut bytes = head(format);

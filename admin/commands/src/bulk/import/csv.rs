@@ -10,7 +10,7 @@ use petstore_gateway::pets::{self, RowError};
 use petstore_proto::v1::NewPet;
 
 use super::input::{Line, Lines, MAX_LINE, too_long};
-use crate::error::BulkError;
+use crate::error::CommandError;
 
 /// Maximum number of columns.
 const MAX_COLUMNS: usize = 256;
@@ -26,26 +26,23 @@ pub(super) struct Table {
 }
 
 /// Cell index of each known column.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Columns([Option<usize>; pets::COLUMNS.len()]);
+type Columns = [Option<usize>; pets::COLUMNS.len()];
 
-impl Columns {
-    /// Parses the head of a table. Returns `None` if a column is named twice or a required one is missing.
-    /// Unknown columns are ignored, as are unknown members of a pet.
-    fn parse<'a>(head: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
-        let mut columns = Self::default();
-        for (index, cell) in head.enumerate() {
-            let named = pets::COLUMNS.iter().position(|name| name.as_bytes() == cell.trim_ascii());
-            if let Some(column) = named.and_then(|named| columns.0.get_mut(named))
-                && column.replace(index).is_some()
-            {
-                return None;
-            }
+/// Returns the columns that the head of a table names, or `None` if one is named twice or a required one is
+/// missing. Unknown columns are ignored, as are unknown members of a pet.
+fn columns<'a>(head: impl Iterator<Item = &'a [u8]>) -> Option<Columns> {
+    let mut columns = Columns::default();
+    for (index, cell) in head.enumerate() {
+        let named = pets::COLUMNS.iter().position(|name| name.as_bytes() == cell.trim_ascii());
+        if let Some(column) = named.and_then(|named| columns.get_mut(named))
+            && column.replace(index).is_some()
+        {
+            return None;
         }
-        let is_missing =
-            |(name, index): (&&str, &Option<usize>)| index.is_none() && pets::REQUIRED_COLUMNS.contains(name);
-        (!pets::COLUMNS.iter().zip(&columns.0).any(is_missing)).then_some(columns)
     }
+    let is_missing =
+        |(name, index): (&&str, &Option<usize>)| index.is_none() && pets::REQUIRED_COLUMNS.contains(name);
+    (!pets::COLUMNS.iter().zip(&columns).any(is_missing)).then_some(columns)
 }
 
 /// Outcome of reading a row.
@@ -114,14 +111,16 @@ impl Quotes {
 
 impl Table {
     /// Reads the first line that is not empty, which names the columns.
-    pub(super) fn open<R: BufRead>(lines: &mut Lines<R>, file: &Path) -> Result<Self, BulkError> {
+    pub(super) fn open<R: BufRead>(lines: &mut Lines<R>, file: &Path) -> Result<Self, CommandError> {
         let (cells, ends) = (vec![0; MAX_LINE], vec![0; MAX_COLUMNS]);
         let mut table = Self { reader: Reader::new(), cells, ends, columns: Columns::default() };
-        let row = table.row(lines).map_err(|source| BulkError::Read { file: file.to_owned(), source })?;
+        let row = table.row(lines).map_err(|source| CommandError::Read { file: file.to_owned(), source })?;
         let count = if let Some((_, Row::Whole(count))) = row { count } else { 0 };
         let cell = |index| table.cell(index, count).unwrap_or_default();
-        let columns = Columns::parse((0..count).map(cell))
-            .ok_or_else(|| BulkError::Unreadable { file: file.to_owned(), reason: fault_of_head(cell(0)) })?;
+        let columns = columns((0..count).map(cell)).ok_or_else(|| CommandError::Unreadable {
+            file: file.to_owned(),
+            reason: fault_of_head(cell(0)),
+        })?;
         Ok(Self { columns, ..table })
     }
 
@@ -148,7 +147,7 @@ impl Table {
     /// Returns the cells of the known columns.
     fn cells(&self, count: usize) -> Result<[Option<&str>; pets::COLUMNS.len()], RowError> {
         let mut cells = [None; pets::COLUMNS.len()];
-        for (cell, column) in cells.iter_mut().zip(self.columns.0) {
+        for (cell, column) in cells.iter_mut().zip(self.columns) {
             let bytes = column.and_then(|index| self.cell(index, count));
             *cell = bytes.map(str::from_utf8).transpose().map_err(|_| malformed("the line must be UTF-8"))?;
         }

@@ -13,7 +13,7 @@ use petstore_gateway::pets::RowError;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use crate::{bulk::is_standard, error::BulkError};
+use crate::{bulk::is_standard, error::CommandError};
 
 const BUFFER: usize = 128 * 1024;
 /// First bytes of gzip (RFC 1952); neither JSON nor CSV begins with them.
@@ -32,8 +32,8 @@ pub(crate) struct Input {
 impl Input {
     /// Opens the file. Without `import_id`, the identifier is the SHA-256 of the file, which is then read
     /// twice.
-    pub(crate) fn open(file: &Path, import_id: Option<&str>) -> Result<Self, BulkError> {
-        let failed = |source| BulkError::Read { file: file.to_owned(), source };
+    pub(crate) fn open(file: &Path, import_id: Option<&str>) -> Result<Self, CommandError> {
+        let failed = |source| CommandError::Read { file: file.to_owned(), source };
         let (bytes, import_id, size): (Box<dyn Read + Send>, _, _) = if is_standard(file) {
             (Box::new(io::stdin()), import_id.map_or_else(new_id, str::to_owned), None)
         } else {

@@ -14,28 +14,31 @@ use super::{
     csv::Table,
     input::{Input, Line, Lines, too_long},
 };
-use crate::{bulk::Format, error::BulkError};
+use crate::{bulk::Format, error::CommandError};
 
 /// Line that a row begins on, and its pet or the reason why it has none.
 type Record = (i64, Result<NewPet, RowError>);
 
-/// Reader of a file's pets.
+/// Reader of a file's pets, in chunks.
 pub(crate) struct Records {
     lines: Lines<Box<dyn BufRead + Send>>,
     /// Last line to skip.
     done: i64,
     table: Option<Table>,
     file: PathBuf,
+    strict: bool,
+    is_over: bool,
 }
 
 impl Records {
-    /// Opens the file, to read the pets after the line `done`.
-    pub(crate) fn open(input: Input, format: Format, done: i64) -> Result<Self, BulkError> {
+    /// Opens the file, to read the pets after the line `done`. With `strict`, they end before the first line
+    /// that is not a pet.
+    pub(crate) fn open(input: Input, format: Format, done: i64, strict: bool) -> Result<Self, CommandError> {
         let file = input.file.clone();
-        let failed = |source| BulkError::Read { file: file.clone(), source };
+        let failed = |source| CommandError::Read { file: file.clone(), source };
         let mut text = input.text().map_err(failed)?;
         let begin = text.fill_buf().map_err(failed)?;
-        let unreadable = |reason| Err(BulkError::Unreadable { file: file.clone(), reason });
+        let unreadable = |reason| Err(CommandError::Unreadable { file: file.clone(), reason });
         if is_utf16(begin) {
             return unreadable(UTF_16.to_owned());
         } else if format == Format::Ndjson && is_json_array(begin) {
@@ -46,18 +49,13 @@ impl Records {
             Format::Ndjson => None,
             Format::Csv => Some(Table::open(&mut lines, &file)?),
         };
-        Ok(Self { lines, done, table, file })
-    }
-
-    /// Returns the line up to which the file has been read.
-    fn last_line(&self) -> i64 {
-        self.lines.number()
+        Ok(Self { lines, done, table, file, strict, is_over: false })
     }
 
     /// Returns the next pet; `None` at the end.
-    fn next(&mut self) -> Result<Option<Record>, BulkError> {
-        let Self { lines, done, table, file } = self;
-        let failed = |source| BulkError::Read { file: file.clone(), source };
+    fn next_record(&mut self) -> Result<Option<Record>, CommandError> {
+        let Self { lines, done, table, file, .. } = self;
+        let failed = |source| CommandError::Read { file: file.clone(), source };
         while lines.number() < *done {
             if lines.next().map_err(failed)?.is_none() {
                 return Ok(None);
@@ -117,22 +115,10 @@ pub(crate) struct Chunk {
     pub(crate) last_line: i64,
 }
 
-/// Splits a file's lines into chunks.
-pub(crate) struct Chunks {
-    records: Records,
-    strict: bool,
-    is_over: bool,
-}
-
-impl Chunks {
-    /// Creates the chunks of these records. With `strict`, they end before the first line that is not a pet.
-    pub(crate) fn new(records: Records, strict: bool) -> Self {
-        Self { records, strict, is_over: false }
-    }
-
+impl Records {
     /// Sends all chunks, unless the receiver closes first.
-    pub(crate) fn send_to(mut self, receiver: &mpsc::Sender<Result<Chunk, BulkError>>) {
-        while let Some(chunk) = self.next().transpose() {
+    pub(crate) fn send_to(mut self, receiver: &mpsc::Sender<Result<Chunk, CommandError>>) {
+        while let Some(chunk) = self.next_chunk().transpose() {
             let failed = chunk.is_err();
             if receiver.blocking_send(chunk).is_err() || failed {
                 return;
@@ -140,21 +126,21 @@ impl Chunks {
         }
     }
 
-    fn next(&mut self) -> Result<Option<Chunk>, BulkError> {
+    fn next_chunk(&mut self) -> Result<Option<Chunk>, CommandError> {
         if mem::take(&mut self.is_over) {
             return Ok(None);
         }
-        let first = self.records.last_line();
+        let first = self.lines.number();
         let mut chunk = Chunk::default();
-        while chunk.lines.len() < MAX_LINES && self.records.last_line() - first < MAX_SPAN {
-            let Some((line, pet)) = self.records.next()? else {
+        while chunk.lines.len() < MAX_LINES && self.lines.number() - first < MAX_SPAN {
+            let Some((line, pet)) = self.next_record()? else {
                 self.is_over = true;
                 break;
             };
             match pet {
                 Ok(pet) => chunk.lines.push(ImportLine { line, pet: Some(pet) }),
                 Err(RowError { reason, message }) => {
-                    chunk.further_rejected += self.records.last_line() - line;
+                    chunk.further_rejected += self.lines.number() - line;
                     chunk.rejected.push(RejectedLine { line, reason: reason.to_owned(), message });
                     if self.strict {
                         chunk.last_line = line - 1;
@@ -164,7 +150,7 @@ impl Chunks {
                 }
             }
         }
-        chunk.last_line = self.records.last_line();
+        chunk.last_line = self.lines.number();
         Ok((chunk.last_line > first).then_some(chunk))
     }
 }

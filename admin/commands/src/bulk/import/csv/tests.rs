@@ -91,7 +91,7 @@ fn a_table_names_its_columns_first() {
         "\"name,categoryId\n",
     ] {
         let begun = Table::open(&mut Lines::new(file.as_bytes()), Path::new("pets.csv"));
-        assert!(matches!(begun, Err(BulkError::Unreadable { .. })), "{file:?}");
+        assert!(matches!(begun, Err(CommandError::Unreadable { .. })), "{file:?}");
     }
     assert!(Table::open(&mut Lines::new(&b"\xef\xbb\xbfname,categoryId"[..]), Path::new("")).is_ok());
 }
