@@ -10,7 +10,6 @@ mod keys;
 mod limits;
 mod refusals;
 mod remote_commands;
-mod runbook;
 mod usage;
 
 use std::time::Duration;

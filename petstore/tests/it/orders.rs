@@ -157,24 +157,6 @@ async fn a_cursor_of_pets_is_refused_for_orders_and_vice_versa() {
     client.get(&format!("{ORDERS}?limit=101")).await.assert_error(400, "INVALID_PARAMETER");
 }
 
-#[tokio::test]
-async fn every_answer_of_the_path_says_that_it_is_experimental() {
-    let shop = TestShop::open().await;
-    let client = shop.client_on(Plan::Free).await;
-    for (client, method, query, status) in [
-        (&client, "GET", "", 200),
-        (&client, "HEAD", "", 200),
-        (&client, "OPTIONS", "", 204),
-        (&client, "GET", "?limit=0", 400),
-        (&shop.anonymous(), "GET", "", 401),
-        (&client, "POST", "", 405),
-    ] {
-        let answer = client.send(method, &format!("{ORDERS}{query}"), &[], "").await;
-        assert_eq!((answer.status(), answer.header("x-stability")), (status, "experimental"), "{answer:?}");
-    }
-    assert_eq!(client.get("/v1/pets").await.find("x-stability"), None);
-}
-
 fn one_of(pet_id: i64) -> NewOrder {
     NewOrder { pet_id, quantity: 1, ship_date: None }
 }

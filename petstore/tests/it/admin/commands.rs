@@ -1,10 +1,9 @@
 //! Verbs that administer a store.
 
-use petstore_core::accounts::Day;
 use petstore_testkit::Installation;
 use serde_json::{Value, json};
 
-use crate::{FIRST_KEY, PORTS, first_client, key_of_new_account, petstore, serve};
+use crate::{first_client, key_of_new_account, petstore, serve};
 
 #[tokio::test]
 async fn every_result_is_exactly_one_json_document() {
@@ -79,35 +78,6 @@ async fn a_key_is_shown_once_and_never_again() {
 }
 
 #[tokio::test]
-async fn a_rotated_key_has_the_old_lifetime_unless_another_is_given() {
-    let installation = petstore_with_a_store().await;
-    installation.json(&["account", "create", "acme", "--plan", "pro"]).await;
-    let days = |key: &Value| {
-        let date = |member: &str| key[member].as_str()?.get(..10).map(str::to_owned);
-        let day = |date: String| (20_000..40_000).find(|day| Day(*day).to_string() == date);
-        Some(day(date("expireTime")?)? - day(date("createTime")?)?)
-    };
-    let create = ["key", "create", "--account", "acme"];
-    let forever = installation.json(&create).await;
-    let limited = installation.json(&[create.as_slice(), &["--expires-in", "90d"]].concat()).await;
-    assert_eq!((days(&forever["key"]), days(&limited["key"])), (None, Some(90)));
-    let mut id = limited["key"]["id"].as_str().unwrap().to_owned();
-    for (flags, expected) in [
-        ([].as_slice(), Some(90)),
-        (&["--expires-in", "7d"], Some(7)),
-        (&["--expires-in", "never"], None),
-        (&[], None),
-    ] {
-        let mut rotated = Value::Null;
-        for time in ["first", "second"] {
-            rotated = installation.json(&[["key", "rotate", &id].as_slice(), flags].concat()).await;
-            assert_eq!(days(&rotated["key"]), expected, "{time} {flags:?}: {rotated}");
-        }
-        id = rotated["key"]["id"].as_str().unwrap().to_owned();
-    }
-}
-
-#[tokio::test]
 async fn key_material_that_is_typed_by_mistake_is_refused_and_not_repeated() {
     const KEY: &str = "pet_live_0000000000000000000000000000001PRvVh";
     let installation = petstore_with_a_store().await;
@@ -129,54 +99,11 @@ async fn key_material_that_is_typed_by_mistake_is_refused_and_not_repeated() {
 }
 
 #[tokio::test]
-async fn a_failed_command_is_one_line_without_a_result() {
-    let installation = petstore_with_a_store().await;
-    installation.json(&["account", "create", "acme", "--plan", "pro"]).await;
-    for (args, code) in [
-        (["account", "create", "acme", "--plan", "free"].as_slice(), 1), // the name is taken
-        (&["account", "set-plan", "nobody", "--plan", "free"], 3),
-        (&["key", "create", "--account", "nobody"], 3),
-        (&["key", "list", "--account", "nobody"], 3),
-        (&["key", "revoke", "018f0000-0000-7000-8000-000000000000"], 3),
-        (&["ban", "add", "018f0000-0000-7000-8000-000000000000", "--for", "1h"], 3),
-        (&["ban", "lift", "018f0000-0000-7000-8000-000000000000"], 3),
-        (&["ban", "list", "--redis-url", "redis://127.0.0.1:1"], 2), // bans are in the store
-        (&["usage", "--account", "nobody"], 3),
-        (&["account", "create", "acme", "--plan", "gold"], 2),
-        (&["account", "create", "not a name", "--plan", "free"], 2),
-        (&["key", "revoke", "not-an-id"], 2),
-        (&["ban", "lift", "not-an-id"], 2),
-        (&["ban", "add", "018f0000-0000-7000-8000-000000000000", "--for", "0s"], 2),
-        (&["ban", "add", "018f0000-0000-7000-8000-000000000000", "--for", "367d"], 2),
-        (&["usage", "--account", "acme", "--admin-url", "http://127.0.0.1:1"], 2), // it asks the core alone
-        (&["key", "create", "--account", "acme", "--expires-in", "soon"], 2),
-        (&["key", "create"], 2),
-        (&["accounts"], 2),
-    ] {
-        let exit = installation.run(args).await;
-        assert_eq!(exit.code, Some(code), "{args:?}: {exit:?}");
-        exit.assert_refused(code, &[]);
-    }
-}
-
-#[tokio::test]
 async fn a_command_that_reads_does_not_create_a_missing_store() {
     let installation = petstore();
     let exit = installation.run(&["account", "list"]).await;
     exit.assert_refused(1, &[]);
     assert!(!installation.folder().join("data").exists());
-}
-
-#[tokio::test]
-async fn a_command_creates_accounts_while_the_service_runs() {
-    let installation = petstore();
-    let server = installation.start(&PORTS).await;
-    let key = key_of_new_account(&installation).await;
-    server.client(&key).get("/v1/pets").await.assert_status(200);
-    let used = installation.json(&["account", "list"]).await;
-    assert_eq!(used["accounts"].as_array().map(Vec::len), Some(2), "first, and the new one: {used}");
-    first_client(&installation, &server).get("/v1/pets").await.assert_status(200);
-    assert!(!used.to_string().contains(installation.read(FIRST_KEY).trim()));
 }
 
 #[tokio::test]

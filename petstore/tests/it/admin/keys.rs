@@ -93,6 +93,8 @@ async fn a_viewer_finds_owners_over_the_admin_api_and_a_stranger_does_not() {
         let refused = viewer.send("POST", "/admin/v1/keys/find", &[], body).await;
         refused.assert_error_body(400, "INVALID_PARAMETER");
     }
+    let large = json!({ "text": "x".repeat(64 * 1024) }).to_string();
+    viewer.send("POST", "/admin/v1/keys/find", &[], large).await.assert_error_body(413, "BODY_TOO_LARGE");
     // As many keys as fit a body need several calls of the core.
     let many: String =
         (0..1_300).map(|_| ApiKey::generate(Environment::Production).expose().to_owned()).collect();

@@ -6,43 +6,7 @@ use petstore_testkit::{Role, TestShop, eventually};
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::api::{operator, send_without_token};
-
-#[tokio::test]
-async fn the_limits_of_a_key_are_read_only_with_its_account() {
-    let shop = TestShop::open().await;
-    let boss = shop.admin().with_header("authorization", &operator(&shop, "boss", Role::Admin).await);
-    let key_of = async |account: &str| {
-        boss.post("/admin/v1/accounts", &json!({ "name": account, "plan": "free" })).await.assert_status(201);
-        let issued = boss.post(&format!("/admin/v1/accounts/{account}/keys"), &json!({})).await.json();
-        issued["key"]["id"].as_str().unwrap().to_owned()
-    };
-    let (own, foreign) = (key_of("shop").await, key_of("other").await);
-    let limits = |query: &str| format!("/admin/v1/accounts/shop/limits{query}");
-    boss.get(&limits("")).await.assert_status(200);
-    boss.get(&limits(&format!("?keyId={own}"))).await.assert_status(200);
-    let unknown = "018f0000-0000-7000-8000-000000000000";
-    for (query, status, code) in [
-        (format!("?keyId={foreign}"), 404, "KEY_NOT_FOUND"),
-        (format!("?keyId={unknown}"), 404, "KEY_NOT_FOUND"),
-        ("?keyId=abc".to_owned(), 400, "INVALID_PARAMETER"),
-        ("?keyId=".to_owned(), 400, "INVALID_PARAMETER"),
-        (format!("?keyId={own}&keyId={own}"), 400, "INVALID_PARAMETER"),
-        (format!("?keyid={own}"), 400, "INVALID_PARAMETER"),
-        ("?x=1".to_owned(), 400, "INVALID_PARAMETER"),
-        ("?keyId=%ff".to_owned(), 400, "INVALID_PARAMETER"),
-    ] {
-        boss.get(&limits(&query)).await.assert_error_body(status, code);
-    }
-    let empty = boss.get("/admin/v1/accounts/unknown/limits?keyId=").await;
-    assert_eq!((empty.status(), empty.message().as_str()), (400, "keyId must not be empty"), "{empty:?}");
-    let with_body = boss.send("GET", &limits(""), &[], r#"{"x":1}"#).await;
-    assert_eq!((with_body.status(), with_body.message().as_str()), (400, "x is not a field of this object"));
-    let refused = boss.post(&limits(""), &json!({})).await;
-    refused.assert_error_body(405, "METHOD_NOT_ALLOWED");
-    assert_eq!(refused.header("allow"), "GET, HEAD");
-    send_without_token(&shop.admin(), "POST", "/limits/1").await.assert_status(404);
-}
+use super::api::operator;
 
 #[tokio::test]
 async fn the_limits_of_a_key_are_those_that_its_usage_shows() {

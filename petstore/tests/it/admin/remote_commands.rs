@@ -160,39 +160,6 @@ async fn an_unknown_account_gets_a_suggestion() {
 }
 
 #[tokio::test]
-async fn a_viewer_reads_and_changes_nothing_and_a_revoked_token_is_refused_at_once() {
-    let machines = TwoMachines::start().await;
-    let created = machines.run(&["operator", "create", "ann", "--role", "viewer"]).await;
-    assert_eq!(created.code, Some(0), "{created:?}");
-    assert!(created.stdout.starts_with("pet_op_") && created.stdout.lines().count() == 1, "{created:?}");
-    machines.desk.write_secret("ann", &created.stdout);
-    let listed = machines.run_with("ann", &["operator", "list"]).await;
-    assert_eq!(listed.code, Some(0), "{listed:?}");
-    assert!(
-        listed.stdout.contains("viewer") && !listed.stdout.contains(&created.stdout[7..30]),
-        "{listed:?}"
-    );
-
-    for args in [
-        ["account", "create", "acme", "--plan", "free"].as_slice(),
-        &["operator", "create", "bob", "--role", "admin"],
-        &["operator", "revoke", "first"],
-    ] {
-        let refused = machines.run_with("ann", args).await;
-        assert_eq!(refused.code, Some(1), "{refused:?}");
-        assert!(refused.stderr.contains("viewer") && refused.stderr.lines().count() == 1, "{refused:?}");
-    }
-    let revoked = machines.run(&["operator", "revoke", "ann"]).await;
-    assert_eq!(
-        (revoked.code, revoked.stdout.as_str()),
-        (Some(0), "operator ann is revoked\n"),
-        "{revoked:?}"
-    );
-    let refused = machines.run_with("ann", &["account", "list"]).await;
-    assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""), "{refused:?}");
-}
-
-#[tokio::test]
 async fn an_invalid_or_readable_token_file_is_refused_and_not_repeated() {
     let machines = TwoMachines::start().await;
     let key = machines.service.read("data/first-api-key");
@@ -212,35 +179,6 @@ async fn an_invalid_or_readable_token_file_is_refused_and_not_repeated() {
     let exit = machines.desk.run(&args).await;
     assert_eq!(exit.code, Some(1), "{exit:?}");
     assert!(exit.stderr.starts_with("error: cannot reach the core: "), "{exit:?}");
-}
-
-#[tokio::test]
-async fn explain_exits_with_3_and_names_the_log_if_no_refusal_is_stored() {
-    let machines = TwoMachines::start().await;
-    let exit = machines.run(&["explain", "a-request"]).await;
-    let answered =
-        ("No refusal of request a-request is stored. Gateways report a sample ", "request_id=a-request.\n");
-    assert!(exit.stdout.starts_with(answered.0) && exit.stdout.ends_with(answered.1), "{exit:?}");
-    assert_eq!(
-        (exit.code, exit.stderr.as_str()),
-        (Some(3), "error: no record of such a refusal\n"),
-        "{exit:?}"
-    );
-    let exit = machines.run(&["explain", "a-request", "--account", "first"]).await;
-    assert_eq!(exit.code, Some(3), "{exit:?}");
-    let answered = (
-        "No refusal of request a-request of account first is stored. Gateways report a sample ",
-        "request_id=a-request.\n",
-    );
-    assert!(exit.stdout.starts_with(answered.0) && exit.stdout.ends_with(answered.1), "{exit:?}");
-    let exit = machines.run(&["explain", "--account", "nobody"]).await;
-    assert_eq!((exit.code, exit.stdout.as_str()), (Some(3), ""), "{exit:?}");
-    for wrong in
-        [["explain"].as_slice(), &["explain", "a b"], &["explain", "--account", "first", "--key", "k"]]
-    {
-        let exit = machines.run(wrong).await;
-        assert_eq!((exit.code, exit.stdout.as_str()), (Some(2), ""), "{exit:?}");
-    }
 }
 
 #[tokio::test]

@@ -30,18 +30,6 @@ async fn a_client_that_ignores_429_is_banned_for_five_minutes() {
 }
 
 #[tokio::test]
-async fn each_further_ban_lasts_twice_as_long() {
-    let shop = TestShop::open().await;
-    let client = shop.client_on(Plan::Free).await;
-    for minutes in [5, 10, 20] {
-        run_into_429(&shop, &client).await;
-        let last = client.sends(FORGIVEN + 2, "/v1/pets").await.pop().unwrap();
-        assert_eq!(last.assert_error(429, "API_KEY_BANNED").retry_after(), minutes * 60, "{last:?}");
-        shop.advance(Duration::from_mins(minutes));
-    }
-}
-
-#[tokio::test]
 async fn a_ban_applies_to_the_key_and_not_to_its_account() {
     let shop = TestShop::open().await;
     let account = shop.account_on(Plan::Free).await;
@@ -52,29 +40,6 @@ async fn a_ban_applies_to_the_key_and_not_to_its_account() {
     bad.get("/v1/pets").await.assert_error(429, "API_KEY_BANNED");
     let answer = good.get("/v1/pets").await;
     assert_eq!(answer.assert_status(200).rate().remaining, 59, "a banned request counts nothing: {answer:?}");
-}
-
-#[tokio::test]
-async fn requests_in_flight_at_the_first_429_are_no_strikes() {
-    let shop = TestShop::open().await;
-    let client = shop.client_on(Plan::Free).await;
-    client.sends(60, "/v1/pets").await;
-    let burst = client.sends(FORGIVEN * 2, "/v1/pets").await; // all before a second has passed
-    assert!(burst.iter().all(|answer| answer.json()["code"] == "RATE_LIMITED"), "{:?}", burst.last());
-    shop.advance(Duration::from_mins(1));
-    client.get("/v1/pets").await.assert_status(200);
-}
-
-#[tokio::test]
-async fn a_client_that_obeys_retry_after_is_never_banned() {
-    let shop = TestShop::open().await;
-    let client = shop.client_with(1, 100_000).await;
-    for _ in 0..150 {
-        client.get("/v1/pets").await.assert_status(200);
-        let refused = client.get("/v1/pets").await;
-        refused.assert_error(429, "RATE_LIMITED");
-        shop.advance(Duration::from_secs(refused.retry_after()));
-    }
 }
 
 /// Uses up the minute, is refused once, and waits for the end of the second in which refusals are forgiven.

@@ -14,29 +14,6 @@ async fn the_description_is_served_to_anyone_without_rate_limits() {
 }
 
 #[tokio::test]
-async fn the_description_is_compressed_on_request_and_has_an_etag() {
-    let shop = TestShop::open().await;
-    let plain = shop.anonymous().get("/openapi.json").await;
-    let compressed = shop.anonymous().with_header("accept-encoding", "gzip, br").get("/openapi.json").await;
-    assert_eq!(compressed.header("content-encoding"), "gzip");
-    assert!(compressed.body().len() * 4 < plain.body().len(), "{} bytes", compressed.body().len());
-    assert_ne!(compressed.header("etag"), plain.header("etag"), "a strong tag names the bytes");
-    for answer in [&plain, &compressed] {
-        assert_eq!(answer.header("vary"), "Accept-Encoding");
-        assert!(answer.header("etag").starts_with('"'), "{answer:?}");
-    }
-    assert_eq!(plain.find("content-encoding"), None);
-
-    let again =
-        shop.anonymous().with_header("if-none-match", plain.header("etag")).get("/openapi.json").await;
-    again.assert_status(304);
-    assert_eq!((again.body(), again.header("etag")), (&b""[..], plain.header("etag")));
-    let etag = [("if-none-match", plain.header("etag"))];
-    let head = shop.anonymous().send("HEAD", "/openapi.json", &etag, "").await;
-    assert_eq!(head.assert_status(304).header("content-length"), plain.body().len().to_string());
-}
-
-#[tokio::test]
 async fn the_description_names_the_operations_and_the_deprecated_one() {
     let shop = TestShop::open().await;
     let document = shop.anonymous().get("/openapi.json").await.json();

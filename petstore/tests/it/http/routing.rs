@@ -1,11 +1,6 @@
 //! Paths and methods of the service.
 
-use std::collections::BTreeSet;
-
-use petstore_testkit::{Answer, Plan, TestShop, raw};
-
-const LIST: [&str; 4] = ["GET", "HEAD", "OPTIONS", "POST"];
-const ONE: [&str; 3] = ["GET", "HEAD", "OPTIONS"];
+use petstore_testkit::{Plan, TestShop, raw};
 
 #[tokio::test]
 async fn an_unknown_path_or_a_trailing_slash_is_not_found() {
@@ -43,46 +38,6 @@ async fn an_unknown_path_or_a_trailing_slash_is_not_found() {
 }
 
 #[tokio::test]
-async fn an_unsupported_method_is_refused_with_the_allowed_ones() {
-    let shop = TestShop::open().await;
-    let client = shop.client_on(Plan::Free).await;
-    for (path, methods, allowed) in [
-        ("/v1/pets", ["PUT", "PATCH", "DELETE", "TRACE", "PROPFIND", "get"], LIST.as_slice()),
-        ("/v1/pets/1", ["PUT", "PATCH", "DELETE", "TRACE", "POST", "get"], &ONE),
-        ("/v1/store/orders", ["PUT", "PATCH", "DELETE", "TRACE", "POST", "get"], &ONE),
-        ("/v1/usage", ["PUT", "PATCH", "DELETE", "TRACE", "POST", "get"], &ONE),
-    ] {
-        for method in methods {
-            let answer = client.send(method, path, &[], "").await;
-            assert_eq!(answer.status(), 405, "{method} {path}: {answer:?}");
-            answer.assert_error(405, "METHOD_NOT_ALLOWED");
-            assert_eq!(allow(&answer), allowed.iter().copied().collect(), "{method} {path}: {answer:?}");
-        }
-    }
-}
-
-#[tokio::test]
-async fn options_lists_the_allowed_methods_without_a_key() {
-    let shop = TestShop::open().await;
-    for client in [shop.anonymous(), shop.anonymous().with_key("x"), shop.client_on(Plan::Free).await] {
-        for (path, allowed) in [
-            ("/v1/pets", LIST.as_slice()),
-            ("/v1/pets/1", &ONE),
-            ("/v1/pets/x", &ONE),
-            ("/v1/store/orders", &ONE),
-        ] {
-            let answer = client.send("OPTIONS", path, &[], "").await;
-            answer.assert_status(204);
-            assert_eq!(allow(&answer), allowed.iter().copied().collect(), "{path}: {answer:?}");
-            assert_eq!(answer.body(), b"", "{path}: {answer:?}");
-        }
-        for path in ["/v1", "/v1/pets/", "/v1/nothing"] {
-            client.send("OPTIONS", path, &[], "").await.assert_error(404, "ROUTE_NOT_FOUND");
-        }
-    }
-}
-
-#[tokio::test]
 async fn connect_requests_are_refused() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
@@ -95,9 +50,4 @@ async fn connect_requests_are_refused() {
         let answer = raw::answer(&raw::exchange(client.address(), request.as_bytes()).await);
         assert!(answer.status() >= 400 && answer.status() < 500, "CONNECT {target}: {answer:?}");
     }
-}
-
-#[track_caller]
-fn allow(answer: &Answer) -> BTreeSet<&str> {
-    answer.header("allow").split(',').map(str::trim).collect()
 }

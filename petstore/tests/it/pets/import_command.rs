@@ -2,7 +2,7 @@
 
 use std::{fs, io::Write as _, time::Duration};
 
-use petstore_testkit::{Authority, Engine, Exit, Installation, eventually};
+use petstore_testkit::{Engine, Exit, Installation, eventually};
 use serde_json::{Value, json};
 
 use crate::{PORTS, key_of_new_account, petstore, petstore_on};
@@ -291,25 +291,6 @@ async fn an_import_presents_its_service_token() {
 }
 
 #[tokio::test]
-async fn an_import_presents_its_client_certificate() {
-    let (installation, authority) = (petstore(), Authority::new());
-    let (server, client, trusted) =
-        (authority.issue("127.0.0.1"), authority.issue("importer"), authority.file());
-    let tls = ["--tls-cert", &server.file, "--tls-key", &server.key_file, "--tls-client-ca", &trusted];
-    let core = ["core", "--grpc-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"];
-    let running = installation.start(&[core.as_slice(), &tls].concat()).await;
-    let url = format!("https://{}", running.address("gRPC"));
-    let nameless = ["import", "-", "--core-url", &url, "--core-ca", &trusted];
-    let exit = installation.run_with_input(&nameless, NDJSON.as_bytes()).await;
-    assert_eq!((exit.code, exit.stdout.as_str()), (Some(1), ""), "{exit:?}");
-    let named =
-        [nameless.as_slice(), &["--core-cert", &client.file, "--core-key", &client.key_file]].concat();
-    let exit = installation.run_with_input(&named, NDJSON.as_bytes()).await;
-    assert_eq!(exit.code, Some(0), "{exit:?}");
-    assert_eq!(exported(&installation).await.len(), 3);
-}
-
-#[tokio::test]
 async fn an_import_that_a_damaged_file_ends_says_how_to_continue_and_no_line_is_imported_twice() {
     let whole = gzip(&lines(20_000));
     let mut changed = whole.clone();
@@ -339,38 +320,6 @@ async fn zero_bytes_after_gzip_are_padding() {
     let exit = installation.run_with_input(&["import", "-"], &file).await;
     assert_eq!((exit.code, exit.stderr.as_str()), (Some(0), ""), "{exit:?}");
     assert_lines(&installation, 2).await;
-}
-
-#[tokio::test]
-async fn a_file_in_another_form_is_refused_with_what_to_do() {
-    let installation = with_store(Engine::Sqlite).await;
-    let utf_16 = |text: &str, mark: &[u8], swap: bool| {
-        let unit = |unit: u16| if swap { unit.to_be_bytes() } else { unit.to_le_bytes() };
-        [mark, &text.encode_utf16().flat_map(unit).collect::<Vec<_>>()].concat()
-    };
-    let (rows, csv) = ("name;categoryId\nRex;7\n", "name,categoryId\nRex,7\n");
-    for (file, reason) in [
-        (rows.into(), "has ';' between its columns: save it with commas"),
-        (rows.replace(';', "\t").into(), "has '\\t' between its columns"),
-        (rows.replace(';', "|").into(), "has '|' between its columns"),
-        (format!("\u{feff}sep=;\n{rows}").into(), "begins with a line `sep=`"),
-        (format!("sep=,\r\n{csv}").into_bytes(), "begins with a line `sep=`"),
-        (utf_16(csv, b"\xff\xfe", false), "is UTF-16, but import reads UTF-8: convert it with `iconv"),
-        (utf_16(csv, b"\xfe\xff", true), "is UTF-16"),
-        (utf_16(csv, b"", false), "is UTF-16"),
-        (utf_16(csv, b"", true), "is UTF-16"),
-        (b"id,name\n1,Rex\n".to_vec(), "must name each column once in its first line"),
-        (b"".to_vec(), "must name each column once in its first line"),
-    ] {
-        fs::write(installation.folder().join("pets.csv"), &file).unwrap();
-        let exit = import(&installation, &["pets.csv"]).await;
-        exit.assert_refused(1, &[&format!("pets.csv {reason}")]);
-        if reason.starts_with("is UTF-16") {
-            let exit = installation.run_with_input(&["import", "-"], &file).await;
-            exit.assert_refused(1, &["is UTF-16"]);
-        }
-    }
-    assert!(exported(&installation).await.is_empty());
 }
 
 #[tokio::test]

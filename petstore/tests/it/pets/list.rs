@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use petstore_testkit::{Answer, Client, Plan, TestShop};
+use petstore_testkit::{Answer, Plan, TestShop};
 use proptest::prelude::*;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::pets::{add, add_with_status, ids, next_link};
 
@@ -53,40 +53,6 @@ async fn a_page_has_twenty_pets_unless_a_limit_from_1_to_100_is_given() {
 }
 
 #[tokio::test]
-async fn a_limit_that_is_not_1_to_100_is_refused_with_the_range() {
-    let shop = TestShop::open().await;
-    let client = shop.client_on(Plan::Pro).await;
-    for limit in [
-        "0",
-        "101",
-        "-1",
-        "%2B5",
-        "+5",
-        "05",
-        "",
-        "abc",
-        "1.0",
-        "1e1",
-        "0x10",
-        "%205",
-        "5%20",
-        "99999999999999999999",
-        "%D9%A1",
-        "%FF",
-        "1,2",
-    ] {
-        let answer = client.get(&format!("/v1/pets?limit={limit}")).await;
-        answer.assert_error(400, "INVALID_PARAMETER");
-        let message = answer.message();
-        for part in ["limit", "1", "100"] {
-            assert!(message.contains(part), "limit={limit} should name {part}: {answer:?}");
-        }
-    }
-    client.get("/v1/pets?limit").await.assert_error(400, "INVALID_PARAMETER");
-    client.get("/v1/pets?limit=5&limit=5").await.assert_error(400, "INVALID_PARAMETER");
-}
-
-#[tokio::test]
 async fn a_status_restricts_the_list_to_pets_that_have_it() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
@@ -100,30 +66,6 @@ async fn a_status_restricts_the_list_to_pets_that_have_it() {
 }
 
 #[tokio::test]
-async fn a_status_that_is_not_one_of_the_three_is_refused_with_the_three() {
-    let shop = TestShop::open().await;
-    let client = shop.client_on(Plan::Free).await;
-    for query in [
-        "status=AVAILABLE",
-        "status=",
-        "status",
-        "status=sold%20",
-        "status=sold,pending",
-        "status=lost",
-        "status=unspecified",
-        "status=1",
-        "status=sold&status=sold",
-        "status=%FF",
-    ] {
-        let answer = client.get(&format!("/v1/pets?{query}")).await;
-        answer.assert_error(400, "INVALID_PARAMETER");
-        for value in ["status", "available", "pending", "sold"] {
-            assert!(answer.message().contains(value), "{query} should name {value}: {answer:?}");
-        }
-    }
-}
-
-#[tokio::test]
 async fn several_faults_are_named_in_one_message() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;
@@ -131,18 +73,6 @@ async fn several_faults_are_named_in_one_message() {
     answer.assert_error(400, "INVALID_PARAMETER");
     for parameter in ["limit", "status", "cursor"] {
         assert!(answer.message().contains(parameter), "{answer:?}");
-    }
-}
-
-#[tokio::test]
-async fn unknown_parameters_are_ignored() {
-    let shop = TestShop::open().await;
-    let client = shop.client_on(Plan::Free).await;
-    let wanted = add(&client, 2).await;
-    for query in ["?colour=black", "?Limit=0", "?offset=1&page=2", "?", "?&&", "?=x", "?%ZZ", "?x=%FF&x=1"] {
-        let answer = client.get(&format!("/v1/pets{query}")).await;
-        answer.assert_status(200);
-        assert_eq!(ids(&answer), wanted, "{query}: {answer:?}");
     }
 }
 
@@ -166,30 +96,6 @@ async fn a_walk_along_the_next_links_sees_every_pet_once_and_in_order() {
         assert_eq!(answer.find("x-next-cursor").is_some(), page < 2, "{answer:?}");
     }
     assert_eq!(seen, wanted);
-}
-
-#[tokio::test]
-async fn a_full_last_page_has_no_next_page() {
-    let shop = TestShop::open().await;
-    let client = shop.client_on(Plan::Free).await;
-    add(&client, 4).await;
-    let first = client.get("/v1/pets?limit=2").await;
-    let second = client.get(&next_link(&first).expect("a next page")).await;
-    second.assert_status(200);
-    assert_eq!(ids(&second).len(), 2, "{second:?}");
-    assert_eq!((next_link(&second), second.find("x-next-cursor")), (None, None), "{second:?}");
-}
-
-#[tokio::test]
-async fn the_first_link_returns_the_first_page() {
-    let shop = TestShop::open().await;
-    let client = shop.client_on(Plan::Free).await;
-    add_with_status(&client, 3, "sold").await;
-    add(&client, 3).await;
-    let first = client.get("/v1/pets?limit=2&status=sold").await;
-    let second = client.get(&next_link(&first).expect("a next page")).await;
-    let back = client.get(&crate::pets::link(&second, "first").expect("rel=first")).await;
-    assert_eq!(ids(&back), ids(&first), "{second:?}");
 }
 
 #[tokio::test]
@@ -223,57 +129,6 @@ async fn a_cursor_keeps_its_status_and_accepts_another_limit() {
         .get(&format!("/v1/pets?cursor={cursor}&status=available"))
         .await
         .assert_error(400, "INVALID_CURSOR");
-}
-
-#[tokio::test]
-async fn an_unfiltered_cursor_is_refused_with_a_status() {
-    let shop = TestShop::open().await;
-    let client = shop.client_on(Plan::Free).await;
-    add_with_status(&client, 3, "sold").await;
-    let cursor = cursor_of(&client.get("/v1/pets?limit=1").await);
-    client.get(&format!("/v1/pets?cursor={cursor}&status=sold")).await.assert_error(400, "INVALID_CURSOR");
-}
-
-#[tokio::test]
-async fn an_empty_repeated_or_foreign_cursor_is_refused() {
-    let shop = TestShop::open().await;
-    let client = shop.client_on(Plan::Free).await;
-    add(&client, 3).await;
-    let cursor = cursor_of(&client.get("/v1/pets?limit=1").await);
-    for query in [
-        "cursor=".to_owned(),
-        "cursor".to_owned(),
-        format!("cursor={cursor}&cursor={cursor}"),
-        "cursor=1".to_owned(),
-        "cursor=%00".to_owned(),
-        "cursor=%FF%FE".to_owned(),
-        format!("cursor={cursor}{cursor}"),
-        format!("cursor={cursor}="),
-        format!("cursor=%20{cursor}"),
-        format!("cursor={}", "A".repeat(4096)),
-    ] {
-        client.get(&format!("/v1/pets?{query}")).await.assert_error(400, "INVALID_CURSOR");
-    }
-    let answer = client.get("/v1/pets?cursor=&limit=0").await;
-    answer.assert_error(400, "INVALID_PARAMETER");
-}
-
-#[tokio::test]
-async fn a_cursor_damaged_in_any_character_is_refused() {
-    let shop = TestShop::open().await;
-    let client = shop.client_on(Plan::Business).await;
-    add(&client, 3).await;
-    let cursor = cursor_of(&client.get("/v1/pets?limit=1").await);
-    for at in 0..cursor.len() {
-        // Another digit of the cursor's own alphabet, so that only a checksum can detect it.
-        for digit in ["0", "1"].into_iter().filter(|digit| !cursor[at..].starts_with(digit)) {
-            let mut damaged = cursor.clone();
-            damaged.replace_range(at..=at, digit);
-            client.get(&format!("/v1/pets?cursor={damaged}")).await.assert_error(400, "INVALID_CURSOR");
-        }
-        let cut = &cursor[..at];
-        client.get(&format!("/v1/pets?cursor={cut}")).await.assert_error(400, "INVALID_CURSOR");
-    }
 }
 
 #[tokio::test]
@@ -339,17 +194,4 @@ fn cursor_of(answer: &Answer) -> String {
 
 fn has_first(answer: &Answer) -> bool {
     crate::pets::link(answer, "first").is_some()
-}
-
-#[tokio::test]
-async fn int64_extremes_are_listed_exactly() {
-    let shop = TestShop::open().await;
-    let client: Client = shop.client_on(Plan::Free).await;
-    for category_id in [i64::MIN, i64::MAX, 0] {
-        client.post("/v1/pets", &json!({"name": "Rex", "categoryId": category_id})).await.assert_status(201);
-    }
-    let answer = client.get("/v1/pets").await;
-    let listed: Vec<Value> =
-        answer.json().as_array().unwrap().iter().map(|pet| pet["categoryId"].clone()).collect();
-    assert_eq!(listed, [json!(i64::MIN), json!(i64::MAX), json!(0)], "{answer:?}");
 }

@@ -128,19 +128,3 @@ async fn strict_handling_comes_before_every_other_fault_of_the_input() {
         client.send("GET", path, &[STRICT], "").await.assert_error(400, "UNKNOWN_INPUT");
     }
 }
-
-#[tokio::test]
-async fn at_most_eight_short_names_are_sent_and_never_a_key() {
-    let shop = TestShop::open().await;
-    let client = shop.client_on(Plan::Free).await;
-    let names: Vec<String> = (0..500).map(|number| format!("unknown-{number}")).collect();
-    let answer = client.get(&format!("/v1/pets?{}", names.join("&"))).await;
-    answer.assert_status(200);
-    assert_eq!(answer.header("x-ignored-input").split(", ").count(), 8);
-    let answer = client.get(&format!("/v1/pets?{}", "x".repeat(5_000))).await;
-    assert_eq!(answer.header("x-ignored-input"), format!("\"{}\";in=query", "x".repeat(64)));
-    let answer = client.get(&format!("/v1/pets?{}=1", client.key())).await;
-    assert_eq!(answer.header("x-ignored-input"), r#""pet_live_%E2%80%A6";in=query"#);
-    let refused = client.send("GET", &format!("/v1/pets?{}", client.key()), &[STRICT], "").await;
-    assert!(refused.message().ends_with("the parameter pet_live_%E2%80%A6"), "{refused:?}");
-}

@@ -5,25 +5,13 @@ use std::{
         linux::net::SocketAddrExt,
         unix::net::{SocketAddr, UnixDatagram},
     },
-    sync::Arc,
     time::Duration,
 };
 
-use petstore_testkit::{Client, Protocol, Tls, eventually, raw};
-use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    net::TcpStream,
-    process::Command,
-    sync::Semaphore,
-    task::JoinSet,
-    time::timeout,
-};
+use petstore_testkit::{eventually, raw};
+use tokio::{io::AsyncWriteExt, net::TcpStream, process::Command};
 
-use crate::{
-    FIRST_KEY, first_client,
-    http::{GET, HttpsService, head},
-    petstore, rounds, serve,
-};
+use crate::{FIRST_KEY, first_client, petstore, serve};
 
 /// Timeout of an end without requests in flight, on a busy machine. It is shorter than the 20 s that requests
 /// in flight may take.
@@ -153,91 +141,4 @@ async fn requests_are_served_and_readiness_is_down_during_the_drain() {
     .await;
     assert_eq!(ready.json()["status"], "down", "{ready:?}");
     client.get("/v1/pets").await.assert_status(200);
-}
-
-#[tokio::test]
-async fn a_drain_loses_no_request_of_clients_that_obey_connection_close() {
-    let rounds = rounds(2, 50);
-    for round in 0..rounds {
-        let shop = HttpsService::open(&["--drain-delay", "200ms"]).await;
-        let HttpsService { server, authority, .. } = &shop;
-        let (mut clients, begun) = (JoinSet::new(), Arc::new(Semaphore::new(0)));
-        for number in 0..6 {
-            let begun = Arc::clone(&begun);
-            let (rest, https) = (server.address("REST"), server.address("HTTPS"));
-            let tls = Tls::trusting(authority, Protocol::Http1);
-            clients.spawn(async move {
-                if number % 2 == 0 {
-                    obedient_client(&begun, || async move { TcpStream::connect(rest).await.ok() }).await
-                } else {
-                    obedient_client(&begun, || async { tls.connect(https).await.ok() }).await
-                }
-            });
-        }
-        let http2 = Client::new(server.address("HTTPS")).over_tls(authority, Protocol::Http2);
-        let of_http2 = Arc::clone(&begun);
-        clients.spawn(async move { obedient_http2_client(&of_http2, &http2).await });
-        timeout(END_TIMEOUT, begun.acquire_many(7)).await.expect("seven clients").unwrap().forget();
-        server.signal("TERM").await;
-        while let Some(answered) = clients.join_next().await {
-            let Drained { answered, closed } = answered.unwrap();
-            assert!(answered > 0 && closed > 0, "round {round}: {answered} answers, {closed} said to close");
-        }
-        let exit = shop.server.ended().await;
-        assert_eq!(exit.code, Some(0), "round {round}: {exit:?}");
-    }
-}
-
-/// Result of a client that sends one request after another and obeys `Connection: close`, until it could no
-/// longer open a connection. It panics if a request was not answered.
-struct Drained {
-    answered: usize,
-    /// Number of answers that asked it to open another connection.
-    closed: usize,
-}
-
-/// Runs such a client over HTTP/1.1. Adds a permit with its first answer.
-async fn obedient_client<S, F>(begun: &Semaphore, connect: impl Fn() -> F) -> Drained
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-    F: Future<Output = Option<S>>,
-{
-    let mut drained = Drained { answered: 0, closed: 0 };
-    while let Some(mut stream) = connect().await {
-        loop {
-            stream.write_all(GET).await.unwrap_or_else(|error| panic!("{}: {error}", drained.answered));
-            let head = head(&mut stream).await;
-            let len = head
-                .to_lowercase()
-                .split("content-length: ")
-                .nth(1)
-                .and_then(|rest| rest.split("\r\n").next().and_then(|len| len.parse::<usize>().ok()));
-            let mut body = vec![0; len.unwrap_or_else(|| panic!("after {}: {head:?}", drained.answered))];
-            stream.read_exact(&mut body).await.expect("a whole answer");
-            drained.answered += 1;
-            if drained.answered == 1 {
-                begun.add_permits(1);
-            }
-            if head.to_lowercase().contains("connection: close") {
-                drained.closed += 1;
-                break;
-            }
-        }
-    }
-    drained
-}
-
-/// Runs such a client over HTTP/2, where the service sends GOAWAY.
-async fn obedient_http2_client(begun: &Semaphore, client: &Client) -> Drained {
-    let mut drained = Drained { answered: 0, closed: 0 };
-    let first = |answered| {
-        if answered == 1 {
-            begun.add_permits(1);
-        }
-    };
-    while let Some(answered) = client.gets_until_goaway("/openapi.json", first).await {
-        drained.answered += answered;
-        drained.closed += 1;
-    }
-    drained
 }
