@@ -13,15 +13,15 @@ use petstore_proto::{
 };
 use tonic::{Code, Request, Response, Status};
 
-use crate::{error::ApiError, request_id::Caller};
+use crate::{error::ApiError, request::Caller};
 
 /// The core, as handlers call it on behalf of callers. The failure of a call is logged.
 #[derive(Debug)]
-pub(crate) struct Core(CoreClient);
+pub(crate) struct CoreCalls(CoreClient);
 
 type CallResult<T> = Result<T, ApiError>;
 
-impl Core {
+impl CoreCalls {
     pub(crate) const fn new(client: CoreClient) -> Self {
         Self(client)
     }
@@ -151,7 +151,7 @@ mod tests {
     use petstore_test_servers::Logged;
 
     use super::*;
-    use crate::request_id::request_id;
+    use crate::request::request_id;
 
     #[test]
     fn only_a_fault_of_the_service_is_logged_as_an_error() {

@@ -1,66 +1,23 @@
 //! The deprecation of `GET /v1/pets/{petId}`, and the rehearsals of its removal (docs/contract.md, 7.5).
 
-use std::sync::Arc;
-
-use axum::extract::FromRequestParts;
-use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
+use http::{HeaderName, HeaderValue, header};
 use parking_lot::RwLock;
 use petstore_clock::UnixMillis;
 use petstore_proto::internal::v1::{Brownout, ListChangesResponse};
 
-use crate::{error::ApiError, gateway::GatewayState, request_id::Caller};
+/// Time from which `GET /v1/pets/{petId}` is gone (410): 5 December 2030, 00:00 UTC.
+pub(crate) const GET_PET_REMOVED_AT: UnixMillis = UnixMillis::from_secs(1_922_659_200);
 
-/// Deprecation of an operation that will be removed.
-#[derive(Debug)]
-pub(crate) struct Deprecation {
-    /// `Deprecation` (RFC 9745): `@` and the Unix time in seconds.
-    since: HeaderValue,
-    /// `Sunset` (RFC 8594): `removed_at` as an HTTP date.
-    sunset: HeaderValue,
-    /// Time from which the operation is gone (410).
-    pub(crate) removed_at: UnixMillis,
-    /// `Link` (RFC 8288) to the successor.
-    successor: HeaderValue,
-    /// `Link` to the page that says how to live without the operation (RFC 9745 §3).
-    advice: HeaderValue,
-}
-
-/// Deprecation of `GET /v1/pets/{petId}`: deprecated since 2025-12-05, removed on 2030-12-05, each at 00:00
-/// UTC.
-pub(crate) static GET_PET_DEPRECATION: Deprecation = Deprecation {
-    since: HeaderValue::from_static("@1764892800"),
-    sunset: HeaderValue::from_static("Thu, 05 Dec 2030 00:00:00 GMT"),
-    removed_at: UnixMillis::from_secs(1_922_659_200),
-    successor: HeaderValue::from_static(r#"</v1/pets?status=available>; rel="successor-version""#),
-    advice: HeaderValue::from_static(r#"</docs/deprecation>; rel="deprecation"; type="text/html""#),
-};
-
-impl Deprecation {
-    /// Adds `Deprecation`, `Sunset` and both `Link` fields: clients of 1.0.0 find the first one as it was.
-    pub(crate) fn write(&self, headers: &mut HeaderMap) {
-        headers.append(HeaderName::from_static("deprecation"), self.since.clone());
-        headers.append(HeaderName::from_static("sunset"), self.sunset.clone());
-        headers.append(header::LINK, self.successor.clone());
-        headers.append(header::LINK, self.advice.clone());
-    }
-}
-
-/// Proof that `GET /v1/pets/{petId}` is in service: neither removed, nor off for a rehearsal.
-#[derive(Debug)]
-pub(crate) struct InService;
-
-impl FromRequestParts<Arc<GatewayState>> for InService {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, gateway: &Arc<GatewayState>) -> Result<Self, ApiError> {
-        if gateway.clock.now() >= GET_PET_DEPRECATION.removed_at {
-            return Err(ApiError::OperationRemoved);
-        }
-        let caller: &Caller = parts.extensions.get().ok_or(ApiError::Internal)?;
-        let brownout = gateway.brownouts.in_force_until(caller.account_id, gateway.keys.core_now());
-        brownout.map_or(Ok(Self), |until| Err(ApiError::OperationBrownout { until }))
-    }
-}
+/// Header fields of every response of its path. Clients of 1.0.0 find the first `Link` as it was.
+pub(crate) const DEPRECATION: [(HeaderName, HeaderValue); 4] = [
+    // `@` and the Unix time in seconds (RFC 9745): 5 December 2025
+    (HeaderName::from_static("deprecation"), HeaderValue::from_static("@1764892800")),
+    // RFC 8594
+    (HeaderName::from_static("sunset"), HeaderValue::from_static("Thu, 05 Dec 2030 00:00:00 GMT")),
+    // The successor (RFC 8288), and the page that says how to live without the operation (RFC 9745 §3).
+    (header::LINK, HeaderValue::from_static(r#"</v1/pets?status=available>; rel="successor-version""#)),
+    (header::LINK, HeaderValue::from_static(r#"</docs/deprecation>; rel="deprecation"; type="text/html""#)),
+];
 
 /// Maximum number of brownouts that are kept: as many as a core plans.
 const MAX_KEPT: usize = 32;
@@ -90,7 +47,7 @@ impl Brownouts {
     }
 
     /// Returns the end of the brownout in force, of several the last one.
-    fn in_force_until(&self, account_id: i64, now: UnixMillis) -> Option<UnixMillis> {
+    pub(crate) fn in_force_until(&self, account_id: i64, now: UnixMillis) -> Option<UnixMillis> {
         let announced = self.announced(account_id, now);
         announced.into_iter().filter(|(from, _)| *from <= now).map(|(_, until)| until).max()
     }
@@ -102,7 +59,6 @@ mod tests {
 
     #[test]
     fn the_removal_date_is_the_same_in_clock_and_header() {
-        assert_eq!(GET_PET_DEPRECATION.removed_at.to_string(), "2030-12-05T00:00:00Z");
-        assert_eq!(GET_PET_DEPRECATION.sunset, "Thu, 05 Dec 2030 00:00:00 GMT");
+        assert_eq!(DEPRECATION[1].1, GET_PET_REMOVED_AT.to_http_date());
     }
 }

@@ -4,7 +4,7 @@
 #[cfg(test)]
 pub(crate) mod testing;
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
@@ -19,8 +19,6 @@ use petstore_rate_limit::{BanCause, Decision, LimiterUnavailable, Outcome};
 use serde::Serialize;
 use tonic::{Code, Status};
 use tonic_types::{FieldViolation, StatusExt};
-
-use crate::problem::{Faults, InputFault, Place};
 
 errors! {
     /// Reason for an Error body in place of the requested answer. `Display` is the body's `message`, which is
@@ -187,6 +185,68 @@ impl ApiError {
             StatusCode::UNSUPPORTED_MEDIA_TYPE => Self::UnsupportedMediaType,
             _ => Self::Internal,
         }
+    }
+}
+
+/// Place of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// It is a parameter of the query.
+    Query,
+    /// It is a field of the body's object.
+    Body,
+}
+
+/// Parameter or field that breaks a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct InputFault {
+    pub(crate) place: Place,
+    pub(crate) name: String,
+    /// Rule that it breaks, as text after the name.
+    pub(crate) rule: String,
+}
+
+impl InputFault {
+    pub(crate) fn new(place: Place, name: impl Into<String>, rule: String) -> Self {
+        Self { place, name: name.into(), rule }
+    }
+}
+
+/// Faults of a request's input, with the one message that names them all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Faults {
+    message: String,
+    named: Vec<InputFault>,
+}
+
+impl Faults {
+    pub(crate) const fn new(message: String, named: Vec<InputFault>) -> Self {
+        Self { message, named }
+    }
+
+    pub(crate) fn named(&self) -> &[InputFault] {
+        &self.named
+    }
+}
+
+/// Faults whose message has a sentence for each: `name must not be blank; categoryId is required`.
+impl From<Vec<InputFault>> for Faults {
+    fn from(named: Vec<InputFault>) -> Self {
+        let sentences: Vec<_> = named.iter().map(|it| format!("{} {}", it.name, it.rule)).collect();
+        Self { message: sentences.join("; "), named }
+    }
+}
+
+/// Faults that belong to no single parameter or field.
+impl From<String> for Faults {
+    fn from(message: String) -> Self {
+        Self { message, named: Vec::new() }
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
     }
 }
 

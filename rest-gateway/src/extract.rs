@@ -13,13 +13,11 @@ use parking_lot::Mutex;
 use petstore_clock::Clock;
 
 use crate::{
-    error::ApiError,
+    error::{ApiError, Place},
     gateway::GatewayState,
     json::{FromMembers, object},
-    page_query::Filter,
-    problem::Place,
+    request::{Caller, uuid_v7},
     request_body,
-    request_id::{Caller, uuid_v7},
     unknown_input::UnknownInput,
 };
 
@@ -31,6 +29,14 @@ pub(crate) trait Resource {
     const FILTER: Option<Filter> = None;
     /// Error for a path that names none, if the resource has paths of its own.
     const NOT_FOUND: ApiError = ApiError::RouteNotFound;
+}
+
+/// Parameter that filters a list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Filter {
+    pub(crate) name: &'static str,
+    /// Its values, in the order of their numbers in the contract.
+    pub(crate) words: &'static [&'static str],
 }
 
 /// Returns the unknown input of a request, which its extractors add to and [`pipeline`](crate::pipeline)

@@ -6,27 +6,25 @@ use futures_util::{FutureExt, future::BoxFuture};
 use http::{HeaderMap, HeaderValue};
 use petstore_caller::api_key::Environment;
 use petstore_caller::client_address::TrustedProxies;
-use petstore_clock::{Clock, UnixMillis};
+use petstore_clock::Clock;
 use petstore_core_client::{CoreClient, CoreServices, CoreTransport, TracedTransport};
 use petstore_key_cache::KeyResolver;
 use petstore_proto::{internal::v1::ListChangesResponse, rpc::INTERNAL_METHODS};
-use petstore_rate_limit::{InProcessLimiter, LimitKey, Quota, RateLimiter, ResilientLimiter};
+use petstore_rate_limit::{InProcessLimiter, RateLimiter, ResilientLimiter};
 use petstore_telemetry::{
     metrics::Collectors,
     parts::{Fault, PartState},
     traces::Traces,
 };
-use serde_json::{Map, Value};
 
 use crate::{
-    core_calls::Core,
+    core_calls::CoreCalls,
     cors::CorsOrigin,
     deprecation::Brownouts,
-    error::ApiError,
+    early_reads::AccountReads,
     metrics::{Metrics, Waits},
-    pipeline::{self, AccountReads},
-    request_id::request_id,
-    usage::{self, UsageCounter},
+    request::request_id,
+    usage_counter::UsageCounter,
 };
 
 /// Options of a gateway that an operator chooses.
@@ -75,7 +73,7 @@ pub(crate) struct GatewayState {
     pub(crate) brownouts: Arc<Brownouts>,
     pub(crate) early_reads: AccountReads,
     pub(crate) waits: Waits,
-    pub(crate) core: Core,
+    pub(crate) core: CoreCalls,
     pub(crate) metrics: Metrics,
     pub(crate) usage: Arc<UsageCounter>,
 }
@@ -119,7 +117,7 @@ impl Gateway {
             limiter,
             redis,
             usage: Arc::new(UsageCounter::new(core.transport().clone(), clock.clone())),
-            core: Core::new(core),
+            core: CoreCalls::new(core),
             clock,
             metrics,
         }))
@@ -180,30 +178,5 @@ impl Gateway {
     /// Returns the transport of calls to the core that are not made for a client.
     pub fn core(&self) -> &TracedTransport {
         self.0.core.client().transport()
-    }
-
-    /// Returns the used part of an account's limits as JSON, and counts nothing.
-    ///
-    /// # Errors
-    ///
-    /// If the limiter is not available.
-    pub async fn account_limits(
-        &self,
-        account_id: i64,
-        quota: Quota,
-    ) -> Result<Map<String, Value>, ApiError> {
-        let key = LimitKey::Account(account_id);
-        Ok(usage::limit_status(&self.0.limiter.inspect(&key, quota, UnixMillis(0)).await?))
-    }
-
-    /// Returns the used part of the limits of a key's account, and the key's strikes and ban, as JSON. Counts
-    /// nothing.
-    ///
-    /// # Errors
-    ///
-    /// If the core does not know the key or does not answer, or the limiter is not available.
-    pub async fn key_limits(&self, key_id: &str) -> Result<Map<String, Value>, ApiError> {
-        let key = self.0.keys.find(key_id).await?;
-        Ok(usage::limit_status(&pipeline::limit_status(&self.0, &key).await?))
     }
 }

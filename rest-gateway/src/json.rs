@@ -15,10 +15,7 @@ use serde::{
 };
 use serde_json::{Value, value::RawValue};
 
-use crate::{
-    error::ApiError,
-    problem::{InputFault, Place},
-};
+use crate::error::{ApiError, InputFault, Place};
 
 /// Maximum depth of nested arrays and objects.
 const MAX_DEPTH: usize = 64;
@@ -60,7 +57,8 @@ pub(crate) trait FromMembers: Sized {
     /// Names of the members that it has. Others are ignored.
     const MEMBERS: &'static [&'static str];
 
-    /// Reads the resource, or returns one error that names every member that is missing or has the wrong type.
+    /// Reads the resource, or returns one error that names every member that is missing or has the wrong
+    /// type.
     fn from_members(members: &Members<'_>) -> Result<Self, ApiError>;
 }
 

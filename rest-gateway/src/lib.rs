@@ -1,16 +1,16 @@
 //! The REST edge of the Animal Store Service: it authenticates, meters, and translates HTTP and JSON to gRPC.
 //!
 //! A request passes `petstore-http-server` (sockets) → `pipeline` (admission, and the header fields of every
-//! response) → the router of `operation` → the handler in the file of its resource, such as `pets` → the core.
-//! Its response returns the same way.
+//! response) → the router of `operation` → the handler in the file of its resource, such as `pets` → the
+//! core. Its response returns the same way.
 
 mod core_calls;
 mod cors;
 mod deprecation;
 pub mod docs;
+mod early_reads;
 mod error;
 mod extract;
-mod forwarded_prefix;
 mod gateway;
 mod json;
 mod metrics;
@@ -22,13 +22,14 @@ pub mod pets;
 mod pipeline;
 mod problem;
 pub mod representation;
+mod request;
 pub mod request_body;
-mod request_id;
 mod unknown_input;
 mod usage;
+mod usage_counter;
 
 pub use cors::CorsOrigin;
-pub use error::{ApiError, error_page_path, error_response};
+pub use error::{ApiError, Faults, error_page_path, error_response};
 #[cfg(feature = "fuzzing")]
 pub use extract::fuzz_creation_key;
 pub use gateway::{Gateway, GatewayOptions};
@@ -37,5 +38,4 @@ pub use operation::API_CATALOG;
 #[cfg(feature = "fuzzing")]
 pub use page_query::{FuzzedQuery, fuzz_query};
 pub use pipeline::{RestApp, check_head};
-pub use problem::Faults;
-pub use request_id::X_REQUEST_ID;
+pub use request::X_REQUEST_ID;

@@ -7,17 +7,17 @@ use std::{
     time::Duration,
 };
 
-use axum::http::StatusCode;
+use axum::{http::StatusCode, response::Response};
 use parking_lot::Mutex;
 use petstore_clock::UnixMillis;
-use petstore_proto::{internal::v1::Plan, v1::ErrorReason};
+use petstore_proto::internal::v1::Plan;
 use petstore_rate_limit::{Decision, LimitKey, LimiterUnavailable, Outcome, Scope, WindowView};
-use petstore_telemetry::metrics;
 use petstore_telemetry::metrics::{
     GaugeGuard, HistogramVec, IntCounter, IntCounterVec, IntGauge, counter, counters, durations, gauge,
 };
+use petstore_telemetry::{abandoned::caller_has_left, metrics};
 
-use crate::operation::Operation;
+use crate::error::ApiError;
 
 metrics! {
     /// Metrics of one gateway.
@@ -73,48 +73,29 @@ metrics! {
     }
 }
 
-/// Outcome of a request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RequestOutcome<'a> {
-    pub(crate) operation: &'a Operation,
-    /// `http` or `https`.
-    pub(crate) scheme: &'a str,
-    pub(crate) status: StatusCode,
-    /// Reason in the Error body, if there is one.
-    pub(crate) reason: Option<ErrorReason>,
-    /// Plan of the account, if the key was valid.
-    pub(crate) plan: Option<Plan>,
-    pub(crate) took: Duration,
-    /// `true` if the client left before its response.
-    pub(crate) client_left: bool,
-}
-
 impl Metrics {
     /// Counts a request as in flight until the guard is dropped.
     pub(crate) fn active(&self) -> GaugeGuard {
         GaugeGuard::new(&self.active)
     }
 
-    /// Counts a request that was answered.
-    pub(crate) fn answered(&self, outcome: &RequestOutcome<'_>) {
-        let RequestOutcome { operation, scheme, status, reason, plan, took, client_left } = *outcome;
-        let class = status_class(status);
-        self.durations
-            .with_label_values(&[
-                operation.name,
-                operation.method,
-                operation.path,
-                status.as_str(),
-                scheme,
-                class,
-            ])
-            .observe(took.as_secs_f64());
-        let code = reason.map_or("OK", |reason| reason.code().name);
-        self.requests
-            .with_label_values(&[operation.name, plan.and_then(plan_word).unwrap_or("none"), code])
-            .inc();
-        if client_left {
-            self.abandoned.with_label_values(&[operation.name]).inc();
+    /// Counts a request for an operation and its response. `plan` is that of the account, if the key was
+    /// valid.
+    pub(crate) fn count_response(
+        &self,
+        [name, method, path]: [&str; 3],
+        scheme: &str,
+        response: &Response,
+        plan: Option<Plan>,
+        took: Duration,
+    ) {
+        let status = response.status();
+        let labels = [name, method, path, status.as_str(), scheme, status_class(status)];
+        self.durations.with_label_values(&labels).observe(took.as_secs_f64());
+        let code = response.extensions().get().map_or("OK", |error: &ApiError| error.reason().code().name);
+        self.requests.with_label_values(&[name, plan.and_then(plan_word).unwrap_or("none"), code]).inc();
+        if caller_has_left() {
+            self.abandoned.with_label_values(&[name]).inc();
         }
     }
 

@@ -1,6 +1,6 @@
-//! The table of operations: the target of a request, and the rules that apply to it. The router is made of it,
-//! and `Allow`, authentication, rate limits, usage, metrics, traces and header fields read it. A test compares
-//! the OpenAPI document with it.
+//! The table of operations: the target of a request, and the rules that apply to it. The router is made of
+//! it, and `Allow`, authentication, rate limits, usage, metrics, traces and header fields read it. A test
+//! compares the OpenAPI document with it.
 //!
 //! A new operation is a row here, the handler that it names, in the file of its resource, and its description
 //! in `openapi/document.json`.
@@ -14,12 +14,7 @@ use axum::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 
-use crate::{
-    deprecation::{Deprecation, GET_PET_DEPRECATION},
-    error::ApiError,
-    gateway::GatewayState,
-    openapi, orders, pets, usage,
-};
+use crate::{error::ApiError, gateway::GatewayState, openapi, orders, pets, usage};
 
 /// One operation, or the placeholder for a request that matches none.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +27,8 @@ pub(crate) struct Operation {
     pub(crate) path: &'static str,
     pub(crate) counts: Counts,
     pub(crate) stability: Stability,
-    pub(crate) deprecation: Option<&'static Deprecation>,
+    /// `true` if it will be removed.
+    pub(crate) is_deprecated: bool,
 }
 
 /// Limit that a call counts against.
@@ -78,10 +74,11 @@ impl Stability {
     }
 }
 
-/// Makes the table of operations and their router. Limit, stability and deprecation belong to the path, so its
+/// Makes the table of operations and their router. The columns are name, method, path, limit, stability,
+/// deprecation and handler. Limit, stability and deprecation belong to the path, so its
 /// rows agree in them for every method.
 macro_rules! operations {
-    ($(($name:literal, $method:ident, $path:literal, $counts:ident, $stability:ident, $deprecation:ident)
+    ($(($name:literal, $method:ident, $path:literal, $counts:ident, $stability:ident, $is_deprecated:literal)
         => $handler:path;)*) => {
         /// All operations that a handler serves.
         pub(crate) static OPERATIONS: &[Operation] = &[$(Operation {
@@ -90,7 +87,7 @@ macro_rules! operations {
             path: $path,
             counts: Counts::$counts,
             stability: Stability::$stability,
-            deprecation: $deprecation,
+            is_deprecated: $is_deprecated,
         },)*];
 
         /// Returns a router of all operations.
@@ -101,15 +98,13 @@ macro_rules! operations {
     };
 }
 
-const SUNSET: Option<&Deprecation> = Some(&GET_PET_DEPRECATION);
-
 operations! {
-    ("listPets", GET, "/v1/pets", Quota, Stable, None) => pets::list_pets;
-    ("createPet", POST, "/v1/pets", Quota, Stable, None) => pets::create_pet;
-    ("getPet", GET, "/v1/pets/{petId}", Quota, Stable, SUNSET) => pets::get_pet;
-    ("listOrders", GET, "/v1/store/orders", Quota, Experimental, None) => orders::list_orders;
-    ("getUsage", GET, "/v1/usage", OwnLimit, Beta, None) => usage::get_usage;
-    ("openapi", GET, "/openapi.json", Nothing, Stable, None) => openapi::get_document;
+    ("listPets", GET, "/v1/pets", Quota, Stable, false) => pets::list_pets;
+    ("createPet", POST, "/v1/pets", Quota, Stable, false) => pets::create_pet;
+    ("getPet", GET, "/v1/pets/{petId}", Quota, Stable, true) => pets::get_pet;
+    ("listOrders", GET, "/v1/store/orders", Quota, Experimental, false) => orders::list_orders;
+    ("getUsage", GET, "/v1/usage", OwnLimit, Beta, false) => usage::get_usage;
+    ("openapi", GET, "/openapi.json", Nothing, Stable, false) => openapi::get_document;
 }
 
 /// Handles a method that no row has for the path.
@@ -135,7 +130,7 @@ const UNMATCHED: Operation = Operation {
     path: "",
     counts: Counts::Quota,
     stability: Stability::Stable,
-    deprecation: None,
+    is_deprecated: false,
 };
 
 /// Request for no operation, outside `/v1`.
@@ -221,7 +216,7 @@ mod tests {
 
     #[test]
     fn rows_of_one_path_are_found_by_method_and_agree_on_properties_of_the_path() {
-        let of_path = |row: &Operation| (row.counts, row.stability, row.deprecation.map(|it| it.removed_at));
+        let of_path = |row: &Operation| (row.counts, row.stability, row.is_deprecated);
         for row in OPERATIONS {
             let path =
                 row.path.split_once('{').map_or(row.path.to_owned(), |(folder, _)| format!("{folder}7"));
@@ -230,7 +225,7 @@ mod tests {
                 assert_eq!(of_path(row), of_path(&find(method, &path)), "{method} {path}");
             }
         }
-        assert!(find("OPTIONS", "/v1/pets/x").deprecation.is_some());
+        assert!(find("OPTIONS", "/v1/pets/x").is_deprecated);
     }
 
     #[test]

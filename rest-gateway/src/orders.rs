@@ -15,7 +15,7 @@ use crate::{
     gateway::GatewayState,
     json::{array_body, word},
     page_query::PageQuery,
-    request_id::Caller,
+    request::Caller,
 };
 
 impl Resource for Order {

@@ -1,4 +1,5 @@
-//! Query of a list: `limit`, `cursor` and a filter, and the links to other pages (docs/contract.md, 7.1, 7.2).
+//! Query of a list: `limit`, `cursor` and a filter, and the links to other pages (docs/contract.md, 7.1,
+//! 7.2).
 
 use std::{
     borrow::Cow,
@@ -12,10 +13,9 @@ use percent_encoding::{percent_decode_str, utf8_percent_encode};
 use petstore_proto::PageToken;
 
 use crate::{
-    error::ApiError,
-    extract::{Resource, unknown_input},
+    error::{ApiError, InputFault, Place},
+    extract::{Filter, Resource, unknown_input},
     json::{json_response, number, word, words_rule},
-    problem::{InputFault, Place},
     unknown_input::{RESERVED, UnknownInput},
 };
 
@@ -23,14 +23,6 @@ const X_NEXT_CURSOR: HeaderName = HeaderName::from_static("x-next-cursor");
 
 /// Maximum number of rows on a page.
 const MAX_LIMIT: u8 = 100;
-
-/// Parameter that filters a list.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Filter {
-    pub(crate) name: &'static str,
-    /// Its values, in the order of their numbers in the contract.
-    pub(crate) words: &'static [&'static str],
-}
 
 /// Page that a client requests, as the core receives it.
 #[derive(Debug)]
@@ -77,13 +69,11 @@ impl<R: Resource> PageQuery<R> {
         }
         let mut response = json_response(StatusCode::OK, body);
         let next_cursor = Some(next_page_token).filter(|token| !token.is_empty());
-        if let Some(Ok(links)) =
-            links(&first, next_cursor, self.page_token.is_empty()).map(HeaderValue::try_from)
-        {
-            response.headers_mut().insert(header::LINK, links);
-        }
-        if let Some(Ok(cursor)) = next_cursor.map(HeaderValue::from_str) {
-            response.headers_mut().insert(X_NEXT_CURSOR, cursor);
+        let links = links(&first, next_cursor, self.page_token.is_empty());
+        for (name, value) in [(header::LINK, &*links), (X_NEXT_CURSOR, next_page_token)] {
+            if let (false, Ok(value)) = (value.is_empty(), HeaderValue::from_str(value)) {
+                response.headers_mut().insert(name, value);
+            }
         }
         response
     }
@@ -99,17 +89,14 @@ fn with(mut url: String, name: &str, value: Option<impl Display>) -> String {
 }
 
 /// Returns the `Link` field of a page. It names the next page, if there is one, and on any later page the
-/// first. `None` if there is nothing to link to.
-fn links(first: &str, next_cursor: Option<&str>, is_first: bool) -> Option<String> {
+/// first. Empty if there is nothing to link to.
+fn links(first: &str, next_cursor: Option<&str>, is_first: bool) -> String {
     let next = next_cursor.map(|cursor| {
         let cursor = utf8_percent_encode(cursor, RESERVED);
         format!("<{}>; rel=\"next\"", with(first.to_owned(), "cursor", Some(cursor)))
     });
     let first = (!is_first).then(|| format!("<{first}>; rel=\"first\""));
-    match (next, first) {
-        (Some(next), Some(first)) => Some(format!("{next}, {first}")),
-        (next, first) => next.or(first),
-    }
+    next.into_iter().chain(first).collect::<Vec<_>>().join(", ")
 }
 
 /// Parameters, each parsed separately: its value, if it was given, or the rule that it breaks. Others are
@@ -283,8 +270,19 @@ mod tests {
     }
 
     #[test]
+    fn later_pages_link_to_the_first_and_all_but_the_last_to_the_next() {
+        for (next, is_first, expected) in [
+            (None, true, ""),
+            (Some("abc"), true, r#"</v1/pets?cursor=abc>; rel="next""#),
+            (None, false, r#"</v1/pets>; rel="first""#),
+        ] {
+            assert_eq!(links("/v1/pets", next, is_first), expected);
+        }
+    }
+
+    #[test]
     fn a_cursor_cannot_break_out_of_the_link_beside_that_to_the_first_page() {
-        let links = links("/v1/pets?limit=5", Some("a>;\r\n\"&=é"), false).unwrap();
+        let links = links("/v1/pets?limit=5", Some("a>;\r\n\"&=é"), false);
         let next = r#"</v1/pets?limit=5&cursor=a%3E%3B%0D%0A%22%26%3D%C3%A9>; rel="next""#;
         assert_eq!(links, format!(r#"{next}, </v1/pets?limit=5>; rel="first""#));
     }

@@ -1,10 +1,13 @@
-//! Pets: the operations of `/v1/pets` (docs/contract.md, 7), their JSON (2.1 to 2.3), and their cells in files
-//! that are imported and exported. A new member is only added here.
+//! Pets: the operations of `/v1/pets` (docs/contract.md, 7), their JSON (2.1 to 2.3), and their cells in
+//! files that are imported and exported. A new member is only added here.
 
 use std::sync::Arc;
 
-use axum::{extract::State, response::Response};
-use http::{HeaderValue, StatusCode, header};
+use axum::{
+    extract::{FromRequestParts, State},
+    response::Response,
+};
+use http::{HeaderValue, StatusCode, header, request::Parts};
 use petstore_proto::{
     lists,
     v1::{CreatePetRequest, GetPetRequest, ListPetsRequest, NewPet, Pet, PetStatus},
@@ -12,17 +15,16 @@ use petstore_proto::{
 use serde::Serialize;
 
 use crate::{
-    deprecation::{GET_PET_DEPRECATION, InService},
-    error::ApiError,
-    extract::{Creation, NoInput, PathId, Resource},
+    deprecation::GET_PET_REMOVED_AT,
+    error::{ApiError, InputFault},
+    extract::{Creation, Filter, NoInput, PathId, Resource},
     gateway::GatewayState,
     json::{
         FromMembers, Members, array_body, fault, json_response, number, object, required, text, whole_number,
         word, words_rule,
     },
-    page_query::{Filter, PageQuery},
-    problem::InputFault,
-    request_id::Caller,
+    page_query::PageQuery,
+    request::Caller,
 };
 
 impl Resource for Pet {
@@ -44,7 +46,24 @@ pub(crate) async fn list_pets(
     Ok(query.page(body, &page.next_page_token, page.status))
 }
 
-/// Handles `GET /v1/pets/{petId}`: one pet (docs/contract.md, 7.5). Deprecated, see [`GET_PET_DEPRECATION`].
+/// Proof that `GET /v1/pets/{petId}` is in service: neither removed, nor off for a rehearsal.
+#[derive(Debug)]
+pub(crate) struct InService;
+
+impl FromRequestParts<Arc<GatewayState>> for InService {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, gateway: &Arc<GatewayState>) -> Result<Self, ApiError> {
+        if gateway.clock.now() >= GET_PET_REMOVED_AT {
+            return Err(ApiError::OperationRemoved);
+        }
+        let caller: &Caller = parts.extensions.get().ok_or(ApiError::Internal)?;
+        let brownout = gateway.brownouts.in_force_until(caller.account_id, gateway.keys.core_now());
+        brownout.map_or(Ok(Self), |until| Err(ApiError::OperationBrownout { until }))
+    }
+}
+
+/// Handles `GET /v1/pets/{petId}`: one pet (docs/contract.md, 7.5). Deprecated until [`GET_PET_REMOVED_AT`].
 pub(crate) async fn get_pet(
     State(gateway): State<Arc<GatewayState>>,
     _: InService,
@@ -68,7 +87,7 @@ pub(crate) async fn create_pet(
     let pet = created.pet.ok_or(ApiError::Internal)?;
 
     let mut response = json_response(StatusCode::CREATED, to_json(&pet));
-    if gateway.clock.now() < GET_PET_DEPRECATION.removed_at
+    if gateway.clock.now() < GET_PET_REMOVED_AT
         && let Ok(location) = HeaderValue::try_from(format!("/v1/pets/{}", pet.id))
     {
         response.headers_mut().insert(header::LOCATION, location);
@@ -139,8 +158,8 @@ impl From<ApiError> for RowError {
     }
 }
 
-/// Returns the pet that a JSON text describes, as the body of `POST /v1/pets` does. Other members are ignored,
-/// `id` among them.
+/// Returns the pet that a JSON text describes, as the body of `POST /v1/pets` does. Other members are
+/// ignored, `id` among them.
 ///
 /// # Errors
 ///
@@ -234,25 +253,30 @@ mod tests {
 
     #[test]
     fn one_message_names_every_member_of_the_wrong_shape_in_their_order() {
+        let status = "status must be one of available, pending, sold";
         let category = "must be a whole number from -9223372036854775808 to 9223372036854775807, without \
              fraction or exponent";
         for (body, message) in [
             ("{}", "name is required; categoryId is required".to_owned()),
             (
                 r#"{"status":1,"categoryId":"1","name":[]}"#,
-                format!(
-                    "name must be a string; categoryId {category}; status must be one of available, pending, sold"
-                ),
+                format!("name must be a string; categoryId {category}; {status}"),
             ),
-            (
-                r#"{"name":"Rex","categoryId":1,"status":null}"#,
-                "status must be one of available, pending, sold".to_owned(),
-            ),
+            (r#"{"name":"Rex","categoryId":1,"status":null}"#, status.to_owned()),
             (r#"{"name":null,"categoryId":null}"#, format!("name must be a string; categoryId {category}")),
         ] {
             let expected = RowError { reason: "VALIDATION_FAILED", message };
             assert_eq!(from_json(body.as_bytes()), Err(expected), "{body}");
         }
+    }
+
+    #[test]
+    fn a_category_is_a_whole_int64_written_as_such() {
+        let with = |number: &str| from_json(format!(r#"{{"name":"Rex","categoryId":{number}}}"#).as_bytes());
+        for number in ["1.0", "1e2", "9223372036854775808", "-9223372036854775809", "1e400", "\"1\"", "[1]"] {
+            assert_eq!(with(number).unwrap_err().reason, "VALIDATION_FAILED", "{number}");
+        }
+        assert_eq!(with("-0"), Ok(new("Rex", 0, PetStatus::Unspecified)));
     }
 
     #[test]
@@ -282,7 +306,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_name_and_number_is_read_and_written_exactly(id: i64, category_id: i64, name in any::<String>()) {
+        fn every_value_is_read_and_written_exactly(id: i64, category_id: i64, name in any::<String>()) {
             let written = to_json(&pet(id, &name, category_id, PetStatus::Sold));
             let expected = json!({ "id": id, "name": name, "categoryId": category_id, "status": "sold" });
             prop_assert_eq!(&serde_json::from_slice::<serde_json::Value>(&written).unwrap(), &expected);

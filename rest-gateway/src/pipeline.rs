@@ -1,13 +1,11 @@
-//! The app of the public port, and one request, from its head to its response: [`handle`] reads as the steps of
-//! docs/contract.md, section 4.
+//! The app of the public port, and one request, from its head to its response: [`handle`] reads as the steps
+//! of the contract (docs/contract.md, 4).
 //!
-//! It is one function around the router instead of a stack of layers in it: the result of a step is a variable
-//! for the next, no response can leave without its header fields, and no route pays for layers.
+//! It is one function around the router instead of a stack of layers in it: the result of a step is a
+//! variable for the next, no response can leave without its header fields, and no route pays for layers.
 
-mod early_reads;
 mod head;
 mod rate_limit;
-mod refusal;
 mod respond;
 
 use std::{borrow::Cow, future::Future, net::IpAddr, panic::AssertUnwindSafe, pin::pin, sync::Arc};
@@ -18,10 +16,12 @@ use http::{HeaderMap, Method, request::Parts};
 use parking_lot::Mutex;
 use petstore_caller::{
     api_key::{ApiKey, BearerError},
+    call::RequestId,
     client_address::ClientAddress,
 };
 use petstore_http_server::{App, HttpPeer};
 use petstore_key_cache::{KeyError, KnownKey, UnusableKey};
+use petstore_proto::{admin::v1::RefusalCause, internal::v1::Refusal};
 use petstore_rate_limit::LimitStatus;
 use petstore_telemetry::{
     metrics::GaugeGuard,
@@ -32,16 +32,16 @@ use tower::Service;
 
 pub use self::head::check as check_head;
 use self::rate_limit::Admission;
-pub(crate) use self::{early_reads::AccountReads, rate_limit::limit_status};
 use crate::{
     cors,
+    early_reads::EarlyRead,
     error::ApiError,
-    forwarded_prefix::ForwardedPrefix,
     gateway::{Gateway, GatewayState},
     operation::{self, Counts, Operation, is_versioned},
     problem,
-    request_id::{Caller, RequestId, request_id},
+    request::{Caller, ForwardedPrefix, request_id},
     unknown_input::UnknownInput,
+    usage_counter::refusal_by,
 };
 
 /// App of the public port, for [`serve`](petstore_http_server::serve).
@@ -107,12 +107,12 @@ pub(crate) async fn handle(
         unknown.lock().write(response.headers_mut());
         Ok(response)
     };
-    let (decision, response) = match early_reads::begin(gateway, &context, &sender) {
+    let (decision, response) = match sender.early_read(gateway, &context) {
         // Boxed, because otherwise every request would be as large as a decision and a call together.
         Some(early) => Box::pin(early.route(context.active.is_alone(), admission, route(None))).await,
         None => match admission.await {
-            Admission { verdict: Ok(limits), decision } => (decision, route(limits).await),
-            Admission { verdict: Err(refusal), decision } => (decision, Err(refusal)),
+            (Ok(limits), decision) => (decision, route(limits).await),
+            (Err(refusal), decision) => (decision, Err(refusal)),
         },
     };
     let response = respond::complete(gateway, &context, &sender, decision, response).await;
@@ -127,7 +127,8 @@ struct RequestContext {
     is_head: bool,
     /// `http` or `https`.
     scheme: &'static str,
-    /// `true` if the path is `/v1` or below it. The response then shows limits, and failures have Error bodies.
+    /// `true` if the path is `/v1` or below it. The response then shows limits, and failures have Error
+    /// bodies.
     is_versioned: bool,
     request_id: RequestId,
     /// Address that the request came from.
@@ -222,6 +223,13 @@ impl Sender {
             limits: limits.map(|limits| (Arc::clone(key), limits)),
         })
     }
+
+    /// Begins a read that need not wait for the limiter, because it will probably be admitted.
+    fn early_read(&self, gateway: &GatewayState, context: &RequestContext) -> Option<EarlyRead> {
+        let may_read = || self.forbidden().is_none() && context.operation.is_read();
+        let key = self.key().filter(|_| gateway.redis.is_some() && may_read())?;
+        gateway.early_reads.of(key.account_id).begin()
+    }
 }
 
 /// Identifies the sender, and begins the span of the request: before that, unless the sender decides what is
@@ -288,14 +296,29 @@ async fn authenticate(
 async fn admit(gateway: &GatewayState, context: &RequestContext, sender: &Sender) -> Admission {
     let admission = pin!(rate_limit::admit(gateway, context, sender));
     let admission = context.within(catch_panic(admission)).await;
-    let mut admission = admission.unwrap_or_else(|panicked| Admission::not_counted(Err(panicked)));
-    if let (Ok(_), Some(forbidden)) = (&admission.verdict, sender.forbidden()) {
-        admission.verdict = Err(forbidden.clone());
+    let (mut verdict, decision) = admission.unwrap_or_else(|panicked| (Err(panicked), None));
+    if let (Ok(_), Some(forbidden)) = (&verdict, sender.forbidden()) {
+        verdict = Err(forbidden.clone());
     }
-    if let Err(error) = &admission.verdict {
-        refusal::note(gateway, context, sender, error);
+    if let Err(error) = &verdict {
+        note_refusal(gateway, context, sender, error);
     }
-    admission
+    (verdict, decision)
+}
+
+/// Records the refusal, unless the request was malformed or a part of the service is unavailable.
+fn note_refusal(gateway: &GatewayState, context: &RequestContext, sender: &Sender, error: &ApiError) {
+    let own_limit = match (sender.key(), context.operation.counts) {
+        (None, _) => Some(RefusalCause::AddressLimit),
+        (Some(_), Counts::OwnLimit) => Some(RefusalCause::UsageLimit),
+        (Some(_), _) => None,
+    };
+    let Some(refusal) = refusal_by(error, own_limit) else { return };
+    let mut refusal = Refusal { request_id: context.request_id.as_str().to_owned(), ..refusal };
+    if let Some(key) = sender.known_key() {
+        (refusal.account_id, refusal.key_id) = (key.account_id, key.key_id.to_string());
+    }
+    gateway.usage.note_refusal(refusal, context.address);
 }
 
 /// Turns a panic into an error, so that it ends one request and not the connection. The process's panic hook

@@ -1,80 +1,19 @@
 //! Failures as Problem Details (RFC 9457), for clients that prefer them to the Error body (docs/contract.md,
 //! 2.4). Both are made of the same error, so they have the same facts.
 
-use std::fmt;
-
 use axum::{body::Body, response::Response};
 use http::{HeaderMap, HeaderValue, header};
+use petstore_caller::call::RequestId;
 use serde_json::{Value, json};
 
 use crate::{
-    error::ApiError, forwarded_prefix::ForwardedPrefix, representation::weight, request_id::RequestId,
+    error::{ApiError, InputFault, Place},
+    representation::weight,
+    request::ForwardedPrefix,
 };
 
 /// Media type of Problem Details.
 const PROBLEM: &str = "application/problem+json";
-
-/// Place of an input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// It is a parameter of the query.
-    Query,
-    /// It is a field of the body's object.
-    Body,
-}
-
-/// Parameter or field that breaks a rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct InputFault {
-    pub(crate) place: Place,
-    pub(crate) name: String,
-    /// Rule that it breaks, as text after the name.
-    pub(crate) rule: String,
-}
-
-impl InputFault {
-    pub(crate) fn new(place: Place, name: impl Into<String>, rule: String) -> Self {
-        Self { place, name: name.into(), rule }
-    }
-}
-
-/// Faults of a request's input, with the one message that names them all.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Faults {
-    message: String,
-    named: Vec<InputFault>,
-}
-
-impl Faults {
-    pub(crate) const fn new(message: String, named: Vec<InputFault>) -> Self {
-        Self { message, named }
-    }
-
-    pub(crate) fn named(&self) -> &[InputFault] {
-        &self.named
-    }
-}
-
-/// Faults whose message has a sentence for each: `name must not be blank; categoryId is required`.
-impl From<Vec<InputFault>> for Faults {
-    fn from(named: Vec<InputFault>) -> Self {
-        let sentences: Vec<_> = named.iter().map(|it| format!("{} {}", it.name, it.rule)).collect();
-        Self { message: sentences.join("; "), named }
-    }
-}
-
-/// Faults that belong to no single parameter or field.
-impl From<String> for Faults {
-    fn from(message: String) -> Self {
-        Self { message, named: Vec::new() }
-    }
-}
-
-impl fmt::Display for Faults {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
 
 /// Returns `true` if `Accept` gives Problem Details a higher weight than `application/json`. Clients that
 /// give both the same, as generated ones may, get the Error body of version 1.0.0.

@@ -202,4 +202,16 @@ mod tests {
         let broken = stream::iter([Err::<Bytes, _>(std::io::Error::other("reset"))]);
         assert_eq!(read(Body::from_stream(broken)).await, Err(ApiError::BrokenBody));
     }
+
+    #[tokio::test]
+    async fn the_largest_body_is_64_kib_with_or_without_a_length() {
+        let chunks = |count| {
+            let chunk = Bytes::from(vec![b' '; 1_024]);
+            Body::from_stream(stream::iter((0..count).map(move |_| std::io::Result::Ok(chunk.clone()))))
+        };
+        assert_eq!(read(Body::from(vec![b' '; 65_536])).await.unwrap().len(), 65_536);
+        assert_eq!(read(Body::from(vec![b' '; 65_537])).await, Err(ApiError::BodyTooLarge));
+        assert_eq!(read(chunks(64)).await.unwrap().len(), 65_536);
+        assert_eq!(read(chunks(65)).await, Err(ApiError::BodyTooLarge));
+    }
 }

@@ -5,10 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use petstore_caller::api_key::redact;
 
-use crate::{
-    error::ApiError,
-    problem::{Faults, InputFault, Place},
-};
+use crate::error::{ApiError, Faults, InputFault, Place};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");

@@ -1,9 +1,5 @@
 //! The operation `/v1/usage`: an account's own usage, as the account sees it. What is counted, and how it is
-//! reported to the core, is in [`counter`].
-
-mod counter;
-mod ledger;
-mod refusals;
+//! reported to the core, is in [`usage_counter`](crate::usage_counter).
 
 use std::sync::Arc;
 
@@ -15,10 +11,9 @@ use petstore_proto::internal::v1::UsageDay;
 use petstore_rate_limit::{LimitStatus, WindowView};
 use serde_json::{Map, Value, json};
 
-pub(crate) use self::counter::UsageCounter;
 use crate::{
     error::ApiError, extract::NoInput, gateway::GatewayState, json::json_response, metrics::plan_word,
-    request_id::Caller,
+    request::Caller,
 };
 
 /// Handles `GET /v1/usage` (beta). Admission has already inspected the account, since this uses no quota.
@@ -117,29 +112,15 @@ mod tests {
 
     use super::*;
 
-    fn key() -> KnownKey {
+    #[test]
+    fn it_shows_plan_key_windows_strikes_days_ban_and_brownouts() {
         let quota = Quota { per_minute: 60, per_day: 1_000 };
-        KnownKey::new("key".into(), 1, Plan::Free, quota)
-    }
-
-    fn body(status: &LimitStatus) -> Value {
-        let mut key = key();
+        let mut key = KnownKey::new("key".into(), 1, Plan::Free, quota);
+        assert_eq!(own_key(&key), json!({ "id": "key" }), "only what is known");
         key.expires_at = Some(UnixMillis(1_798_761_599_999));
-        key.last_four = "3kV9".into();
-        key.label = "ci".into();
-        let day = UsageDay {
-            day: 20_777,
-            succeeded: 1,
-            client_errors: 2,
-            refused: 3,
-            server_errors: 4,
-            get_pet: 5,
-        };
-        serde_json::from_str(&usage_body(&key, status, &[day], &[])).unwrap()
-    }
-
-    fn status() -> LimitStatus {
+        (key.last_four, key.label) = ("3kV9".into(), "ci".into());
         let now = UnixMillis(1_795_200_380_250);
+        let ban = (UnixMillis::from_secs(1_795_200_000), UnixMillis(1_795_200_300_001));
         let decision = Decision {
             outcome: Outcome::QuotaExceeded,
             is_strike: false,
@@ -147,15 +128,15 @@ mod tests {
             now,
             minute: WindowView { limit: 60, remaining: 59, resets_at: UnixMillis(now.0 + 42_000) },
             day: WindowView { limit: 1_000, remaining: 0, resets_at: UnixMillis(1_795_219_200_000) },
-            ban: None,
+            ban: Some(BanPeriod { from: ban.0, until: ban.1 }),
             scope: Scope::Shared,
         };
         let strikes = Some(Strikes { count: 3, resets_at: now });
-        LimitStatus { decision, refused_until: None, strikes }
-    }
-
-    #[test]
-    fn it_shows_plan_windows_strikes_and_days() {
+        let status = LimitStatus { decision, refused_until: None, strikes };
+        let counts = [1, 2, 3, 4, 5];
+        let [succeeded, client_errors, refused, server_errors, get_pet] = counts;
+        let day = UsageDay { day: 20_777, succeeded, client_errors, refused, server_errors, get_pet };
+        let shown: Value = serde_json::from_str(&usage_body(&key, &status, &[day], &[ban])).unwrap();
         let expected = json!({
             "plan": "free",
             "key": { "id": "key", "lastFour": "3kV9", "label": "ci", "expireTime": "2026-12-31T23:59:59Z" },
@@ -163,6 +144,7 @@ mod tests {
             "day": { "limit": 1000, "used": 1000, "remaining": 0, "resetsAt": "2026-11-21T00:00:00Z" },
             "strikes": 3,
             "strikesResetAt": "2026-11-20T18:46:21Z",
+            "ban": { "from": "2026-11-20T18:40:00Z", "until": "2026-11-20T18:45:01Z" },
             "days": [{
                 "date": "2026-11-20",
                 "requests": 10,
@@ -174,34 +156,10 @@ mod tests {
                 "byStatus": { "2xx": 1, "4xx": 2, "429": 3, "5xx": 4 },
                 "getPet": 5,
             }],
+            "brownouts": [
+                { "operation": "getPet", "from": "2026-11-20T18:40:00Z", "until": "2026-11-20T18:45:01Z" },
+            ],
         });
-        assert_eq!(body(&status()), expected);
-    }
-
-    #[test]
-    fn a_brownout_is_shown_until_it_is_over() {
-        let brownout = (UnixMillis(1_795_200_000_001), UnixMillis(1_795_200_600_999));
-        let usage: Value = serde_json::from_str(&usage_body(&key(), &status(), &[], &[brownout])).unwrap();
-        let shown = json!({
-            "operation": "getPet", "from": "2026-11-20T18:40:01Z", "until": "2026-11-20T18:50:01Z"
-        });
-        assert_eq!(usage["brownouts"], json!([shown]));
-        let said = crate::ApiError::OperationBrownout { until: brownout.1 }.to_string();
-        assert!(said.contains("until 2026-11-20T18:50:01Z"), "{said}");
-    }
-
-    #[test]
-    fn a_key_without_an_end_shows_only_what_is_known_of_it() {
-        assert_eq!(own_key(&key()), json!({ "id": "key" }));
-    }
-
-    #[test]
-    fn a_ban_is_shown_while_it_is_in_force() {
-        let ban =
-            BanPeriod { from: UnixMillis::from_secs(1_795_200_000), until: UnixMillis(1_795_200_300_001) };
-        let status = status();
-        let decision = Decision { ban: Some(ban), ..status.decision };
-        let shown = &body(&LimitStatus { decision, ..status })["ban"];
-        assert_eq!(*shown, json!({ "from": "2026-11-20T18:40:00Z", "until": "2026-11-20T18:45:01Z" }));
+        assert_eq!(shown, expected);
     }
 }

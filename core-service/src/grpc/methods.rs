@@ -34,8 +34,8 @@ const fn of_clients(path: &'static str) -> Method {
     Method { path, callers: Clients, class: Internal, max_message: LIMITS.message, timeout }
 }
 
-/// Returns the rules for a method, which follow from its descriptor, except that one that takes many pets may have
-/// larger messages.
+/// Returns the rules for a method, which follow from its descriptor, except that one that takes many pets may
+/// have larger messages.
 const fn rules(rpc: Rpc) -> Method {
     let is_bulk = rpc.takes_stream || rpc.number == BATCH_CREATE_PETS.number;
     let class = match rpc {

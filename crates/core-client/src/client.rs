@@ -91,8 +91,8 @@ impl CoreClient {
         self.transport.breaker()
     }
 
-    /// Makes a `call` of the method on behalf of an account. The deadline holds even if the core does not keep
-    /// to it. If the answer is lost and the method is idempotent, the call is made once more.
+    /// Makes a `call` of the method on behalf of an account. The deadline holds even if the core does not
+    /// keep to it. If the answer is lost and the method is idempotent, the call is made once more.
     ///
     /// # Errors
     /// [`CallError`], also if the account has too many calls. It is not logged here.

@@ -219,17 +219,6 @@ fn no_page_denies_an_operation_that_exists() {
     }
 }
 
-/// Checks the file. With `UPDATE_PAGES=1` in the environment this writes it instead.
-#[test]
-fn the_openapi_document_in_the_repository_is_the_served_one() {
-    let served = format!("{:#}\n", petstore_gateway::openapi::document());
-    let file = "docs/openapi.json";
-    if std::env::var_os("UPDATE_PAGES").is_some() {
-        fs::write(Path::new(ROOT).join(file), &served).unwrap();
-    }
-    assert!(read(file) == served, "{file} is not the current one; UPDATE_PAGES=1 writes it");
-}
-
 #[test]
 fn the_grpc_contract_names_both_statuses_of_every_code() {
     let proto = read("proto/petstore/v1/error_reason.proto");

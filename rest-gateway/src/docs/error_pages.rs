@@ -11,7 +11,8 @@ use super::{
 };
 use crate::{error_page_path, openapi};
 
-/// Returns the page about each code. That of a code that only gRPC has is without an example of an Error body.
+/// Returns the page about each code. That of a code that only gRPC has is without an example of an Error
+/// body.
 pub(super) fn pages() -> impl Iterator<Item = DocsPage> {
     ErrorReason::all().map(|reason| {
         let description = "What this error code means, and what to do";

@@ -1,5 +1,5 @@
-//! Text as HTML, operations of an OpenAPI document as HTML for readers and programs without JavaScript, and HTML
-//! as text for the search index.
+//! Text as HTML, operations of an OpenAPI document as HTML for readers and programs without JavaScript, and
+//! HTML as text for the search index.
 
 use std::fmt::Write as _;
 

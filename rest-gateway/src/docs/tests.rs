@@ -256,6 +256,20 @@ async fn other_methods_are_answered_with_the_allowed_ones() {
 }
 
 #[tokio::test]
+async fn the_root_and_a_trailing_slash_redirect_to_the_documentation() {
+    for (path, docs) in [("/", "docs"), ("/docs/", "../docs")] {
+        for method in [Method::GET, Method::HEAD] {
+            let led = send(method, path).await;
+            assert_eq!(led.status(), StatusCode::FOUND, "{path}");
+            assert_eq!(led.headers()[header::LOCATION], docs, "{path}");
+        }
+        let options = send(Method::OPTIONS, path).await;
+        assert_eq!(options.headers()[header::ALLOW], "GET, HEAD, OPTIONS");
+        assert_eq!(send(Method::POST, path).await.status(), StatusCode::METHOD_NOT_ALLOWED);
+    }
+}
+
+#[tokio::test]
 async fn an_unknown_page_or_code_is_a_404_page_with_links() {
     for (path, above) in [
         ("/docs/errors/", "../../"),

@@ -140,25 +140,17 @@ pub(super) fn index_for_programs() -> String {
 fn section(heading: &str, suffix: &str) -> String {
     let mut sections = GUIDE.split("\n## ").skip(1);
     let own = sections.find_map(|section| section.strip_prefix(heading)?.strip_prefix('\n'));
-    let mut text = String::new();
-    for part in own.unwrap_or_default().split_inclusive("](") {
-        let Some((target, rest)) = part.split_once(')').filter(|_| text.ends_with("](")) else {
-            text.push_str(part);
-            continue;
-        };
-        if let Some(address) = served_at(target, suffix) {
-            text.push_str(&address);
-            text.push(')');
-            text.push_str(rest);
-        } else {
-            text.truncate(text.len() - 2); // the text stays, without a link
-            if let Some(begin) = text.rfind('[') {
-                text.remove(begin);
-            }
-            text.push_str(rest);
+    let (mut text, mut rest) = (String::new(), own.unwrap_or_default());
+    while let Some((before, (target, after))) =
+        rest.split_once("](").and_then(|(before, link)| Some((before, link.split_once(')')?)))
+    {
+        match (served_at(target, suffix), before.rsplit_once('[')) {
+            (None, Some((before, label))) => text.extend([before, label]), // the text stays, without a link
+            (address, _) => text.extend([before, "](", &address.unwrap_or_default(), ")"]),
         }
+        rest = after;
     }
-    text
+    text + rest
 }
 
 /// Returns the address of what a link of the guide leads to. A file of the repository has none.
@@ -174,8 +166,8 @@ fn served_at(target: &str, suffix: &str) -> Option<String> {
     }
 }
 
-/// Returns a topic's section as HTML: its parts as sections, codes and operations as links to what explains them,
-/// rows of tables with heads.
+/// Returns a topic's section as HTML: its parts as sections, codes and operations as links to what explains
+/// them, rows of tables with heads.
 fn topic_html(heading: &str) -> String {
     let comment = |name: &str| format!("<!-- {name} -->\n");
     let markdown = without_commands(&section(heading, ""), |name, _| comment(name));

@@ -3,15 +3,124 @@
 use std::collections::BTreeSet;
 
 use petstore_proto::v1::ErrorReason;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::document;
+use super::{document, error_examples_in, reference};
 use crate::{
     cors::EXPOSE_HEADERS,
-    deprecation::GET_PET_DEPRECATION,
+    deprecation::{DEPRECATION, GET_PET_REMOVED_AT},
     error::testing,
-    operation::{Counts, OPERATIONS, Stability},
+    operation::{Counts, OPERATIONS, Operation, Stability},
 };
+
+/// Returns the document with its templates filled in.
+fn completed() -> Value {
+    // The document is part of the program, and a test parses it.
+    let mut document: Value = serde_json::from_str(include_str!("document.json")).unwrap();
+    let templates = document.as_object_mut().and_then(|members| members.remove("x-templates"));
+    let templates = templates.unwrap_or_default();
+    let mut shared = document["components"]["responses"].take();
+    for response in shared.as_object_mut().into_iter().flat_map(Map::values_mut) {
+        complete_response(response, true, &templates);
+    }
+    for row in OPERATIONS {
+        let path = row.path.strip_prefix("/v1").unwrap_or(row.path);
+        let operation =
+            document["paths"].get_mut(path).and_then(|path| path.get_mut(row.method.to_lowercase()));
+        if let Some(operation) = operation {
+            complete_operation(operation, row, &templates, &shared);
+        }
+    }
+    document["components"]["responses"] = shared;
+    let codes: Value = error_examples_in(&document).into_iter().map(|(code, _)| code).collect();
+    document["components"]["schemas"]["Error"]["properties"]["code"]["x-extensible-enum"] = codes;
+    document
+}
+
+/// Adds what the table says of an operation, and what it shares with others. A response that is `shared`
+/// stays a reference, unless the operation has header fields of its own.
+fn complete_operation(operation: &mut Value, row: &Operation, templates: &Value, shared: &Value) {
+    fill(operation, &json!({ "operationId": row.name, "x-stability": row.stability.word() }));
+    if row.is_deprecated {
+        let day = GET_PET_REMOVED_AT.to_string();
+        fill(operation, &json!({ "deprecated": true, "x-sunset": day.split('T').next() }));
+    }
+    let cursor = reference("parameters", "Cursor");
+    if operation["parameters"].as_array().is_some_and(|parameters| parameters.contains(&cursor)) {
+        let next = json!({ "links": { "nextPage": { "operationId": row.name } } });
+        fill(operation, &json!({ "responses": { "200": next } }));
+        fill(operation, &templates["list"]);
+    }
+    if operation.get("requestBody").is_some() {
+        fill(operation, &templates["body"]);
+    }
+    fill(operation, &templates["operation"]);
+    let Some(responses) = operation["responses"].as_object_mut() else { return };
+    responses.sort_keys();
+    for (status, response) in responses {
+        let is_failure = status.as_str() >= "400";
+        let mut own = templates[row.stability.word()].clone();
+        if row.is_deprecated {
+            fill(&mut own, if is_failure { &templates["deprecatedFailure"] } else { &Value::Null });
+            fill(&mut own, &templates["deprecated"]);
+        }
+        let name = response["$ref"].as_str().and_then(|target| target.rsplit('/').next());
+        match name.map(|name| &shared[name]) {
+            Some(_) if own.is_null() => {}
+            Some(component) => {
+                fill(&mut own, component);
+                *response = own;
+            }
+            None => {
+                fill(response, &own);
+                complete_response(response, is_failure, templates);
+            }
+        }
+    }
+}
+
+/// Adds what every response has, and an example for each error with its message in `x-errors`.
+fn complete_response(response: &mut Value, is_failure: bool, templates: &Value) {
+    if let Some(Value::Object(errors)) = response.as_object_mut().and_then(|it| it.remove("x-errors")) {
+        let mut examples = Map::new();
+        for (code, message) in &errors {
+            let status = ErrorReason::named(code).map(|reason| reason.code().http.as_u16());
+            let error = json!({ "code": code, "message": message, "status": status });
+            examples.insert(code.clone(), json!({ "value": error }));
+        }
+        response["x-error-codes"] = errors.keys().cloned().collect();
+        response["content"] = json!({ "application/json": { "examples": examples } });
+    }
+    if is_failure {
+        fill(response, &templates["failure"]);
+    }
+    fill(response, &templates["response"]);
+}
+
+/// Adds the members of a template that a value lacks. A reference stays as it is.
+fn fill(value: &mut Value, template: &Value) {
+    match (value, template) {
+        (Value::Object(members), Value::Object(template)) if !members.contains_key("$ref") => {
+            for (name, member) in template {
+                fill(members.entry(name).or_insert(Value::Null), member);
+            }
+        }
+        (value @ Value::Null, template) => *value = template.clone(),
+        (_, _) => {}
+    }
+}
+
+/// Compares the file. With `UPDATE_PAGES=1` in the environment this writes it instead.
+#[test]
+fn the_served_document_is_the_maintained_one_with_its_templates_filled_in() {
+    let made = format!("{:#}\n", completed());
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json");
+    if std::env::var_os("UPDATE_PAGES").is_some() {
+        std::fs::write(file, &made).unwrap();
+    }
+    let written = std::fs::read_to_string(file).unwrap();
+    assert!(written == made, "{file} is not the current one: UPDATE_PAGES=1 writes it");
+}
 
 /// Calls `see` with every value in the tree and the name of its member.
 fn walk<'a>(value: &'a Value, member: &str, see: &mut impl FnMut(&str, &'a Value)) {
@@ -80,14 +189,14 @@ fn the_document_has_the_operations_of_the_table_and_no_others() {
         }
     }
     let table = OPERATIONS.iter().filter(|row| row.counts != Counts::Nothing).map(|row| {
-        let removed = row.deprecation.map(|it| it.removed_at.to_string());
+        let removed = row.is_deprecated.then(|| GET_PET_REMOVED_AT.to_string());
         let sunset = removed.map(|at| Value::from(at.trim_end_matches("T00:00:00Z"))).unwrap_or_default();
         (
             format!("{} {}", row.method, row.path),
             Value::from(row.name).to_string(),
             Value::from(row.stability.word()).to_string(),
             sunset.to_string(),
-            row.deprecation.is_some(),
+            row.is_deprecated,
         )
     });
     assert_eq!(described, table.collect());
@@ -97,7 +206,9 @@ fn the_document_has_the_operations_of_the_table_and_no_others() {
 fn header_fields_of_a_deprecated_operation_have_the_values_that_are_sent() {
     let document = document();
     let mut sent = http::HeaderMap::new();
-    GET_PET_DEPRECATION.write(&mut sent);
+    for (name, value) in DEPRECATION {
+        sent.append(name, value);
+    }
     for (component, field, value) in [
         ("Deprecation", "deprecation", "/schema/const"),
         ("Sunset", "sunset", "/schema/const"),
@@ -210,7 +321,7 @@ fn every_response_of_an_operation_shows_its_deprecation_and_stability() {
                 &document.pointer(target).filter(|_| !target.is_empty()).unwrap_or(response)["headers"];
             let shown = (headers.get("Sunset").is_some(), headers.get("X-Stability").is_some());
             let is_unstable = row.stability != Stability::Stable;
-            assert_eq!(shown, (row.deprecation.is_some(), is_unstable), "{status} of {}", row.name);
+            assert_eq!(shown, (row.is_deprecated, is_unstable), "{status} of {}", row.name);
         }
     }
 }

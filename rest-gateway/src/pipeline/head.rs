@@ -190,6 +190,50 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_target_of_8_kib_is_the_longest() {
+        for (len, expected) in [(8192, Ok(())), (8193, Err(ApiError::UriTooLong))] {
+            let mut request = request(&["shop.example"]);
+            request.uri = format!("/v1/pets?x={}", "y".repeat(len - 11)).parse().unwrap();
+            assert_eq!(check(&request), expected);
+            request.uri = format!("http://h/{}", "y".repeat(len - 9)).parse().unwrap();
+            assert_eq!(check(&request), expected);
+        }
+    }
+
+    #[test]
+    fn a_hundred_fields_are_the_most_and_32_kib_the_largest() {
+        let with = |fields: usize, value: usize| {
+            let mut request = request(&["h"]);
+            for _ in 1..fields {
+                request.headers.append("x", HeaderValue::from_bytes(&vec![b'v'; value]).unwrap());
+            }
+            check(&request)
+        };
+        assert_eq!(with(100, 1), Ok(()));
+        assert_eq!(with(101, 1), Err(ApiError::HeadersTooLarge));
+        // `host: h\r\n` is 9 bytes, `x: …\r\n` 5 more than its value.
+        assert_eq!(with(2, 32 * 1024 - 14), Ok(()));
+        assert_eq!(with(2, 32 * 1024 - 13), Err(ApiError::HeadersTooLarge));
+    }
+
+    #[test]
+    fn chunked_is_the_only_transfer_coding() {
+        for (codings, expected) in [
+            (&["chunked"][..], Ok(())),
+            (&["Chunked"], Ok(())),
+            (&["gzip, chunked"], Err(ApiError::UnsupportedTransferCoding)),
+            (&["gzip", "chunked"], Err(ApiError::UnsupportedTransferCoding)),
+            (&["identity"], Err(ApiError::UnsupportedTransferCoding)),
+        ] {
+            let mut request = request(&["shop.example"]);
+            for coding in codings {
+                request.headers.append(header::TRANSFER_ENCODING, HeaderValue::from_static(coding));
+            }
+            assert_eq!(check(&request), expected, "{codings:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn no_text_makes_the_host_check_panic(host in proptest::collection::vec(32_u8..=255, 0..40)) {

@@ -10,7 +10,14 @@ use petstore_rate_limit::{
 };
 
 use super::{RequestContext, Sender};
-use crate::{error::ApiError, gateway::GatewayState, operation::Counts};
+use serde_json::{Map, Value};
+
+use crate::{
+    error::ApiError,
+    gateway::{Gateway, GatewayState},
+    operation::Counts,
+    usage,
+};
 
 /// Quota of a client address without a valid key.
 const ADDRESS_QUOTA: Quota = Quota { per_minute: 600, per_day: 100_000 };
@@ -19,27 +26,16 @@ const ADDRESS_QUOTA: Quota = Quota { per_minute: 600, per_day: 100_000 };
 /// stays below that of the day.
 const USAGE_QUOTA: Quota = Quota { per_minute: 60, per_day: 100_000 };
 
-/// Verdict on a request, with the counters that it is based on.
-pub(super) struct Admission {
-    /// Limits of the account if the request may pass and asks for its usage.
-    pub(super) verdict: Result<Option<Box<LimitStatus>>, ApiError>,
-    /// `None` if nothing was counted.
-    pub(super) decision: Option<Decision>,
-}
-
-impl Admission {
-    /// Returns the verdict on a request that no limit counts.
-    pub(super) const fn not_counted(verdict: Result<Option<Box<LimitStatus>>, ApiError>) -> Self {
-        Self { verdict, decision: None }
-    }
-}
+/// Verdict on a request, with the limits of the account if it may pass and asks for its usage; and the
+/// decision that it is based on, `None` if nothing was counted.
+pub(super) type Admission = (Result<Option<Box<LimitStatus>>, ApiError>, Option<Decision>);
 
 /// Counts the request: against the limit of its operation if its key is valid, and otherwise against the
 /// client address. Requests that need no key, and those with a malformed head, are not counted.
 pub(super) async fn admit(gateway: &GatewayState, context: &RequestContext, sender: &Sender) -> Admission {
     match sender {
-        Sender::Unread(refusal) => Admission::not_counted(Err(refusal.clone())),
-        Sender::Anybody => Admission::not_counted(Ok(None)),
+        Sender::Unread(refusal) => (Err(refusal.clone()), None),
+        Sender::Anybody => (Ok(None), None),
         Sender::Key(key, _) if context.operation.counts == Counts::OwnLimit => {
             Box::pin(admit_to_usage(gateway, key)).await
         }
@@ -56,10 +52,10 @@ pub(super) async fn admit(gateway: &GatewayState, context: &RequestContext, send
             }
             admission(gateway, &limit_key, key.quota, judged, None)
         }
-        // The service is at fault. A key that was not looked up because too many others wait is counted, because
-        // otherwise a flood would be free.
+        // The service is at fault. A key that was not looked up because too many others wait is counted,
+        // because otherwise a flood would be free.
         Sender::NoKey(UnusableKey { error: error @ KeyError::CoreAway, .. }) => {
-            Admission::not_counted(Err(error.clone().into()))
+            (Err(error.clone().into()), None)
         }
         Sender::NoKey(UnusableKey { error, .. }) => {
             let address = LimitKey::Address(context.address);
@@ -130,23 +126,20 @@ async fn admit_to_usage(gateway: &GatewayState, key: &KnownKey) -> Admission {
     let own = LimitKey::Usage(key.account_id);
     let counted = count(gateway, &own, USAGE_QUOTA).await;
     let admission = admission(gateway, &own, USAGE_QUOTA, counted, None);
-    if admission.verdict.is_err() {
+    if admission.0.is_err() {
         return admission;
     }
     match limit_status(gateway, key).await {
-        Ok(limits) => Admission { decision: Some(limits.decision), verdict: Ok(Some(Box::new(limits))) },
-        Err(unavailable) => {
-            let decision = Some(undecided(key.quota, gateway.clock.now()));
-            Admission { verdict: Err(unavailable.into()), decision }
+        Ok(limits) => {
+            let decision = Some(limits.decision);
+            (Ok(Some(Box::new(limits))), decision)
         }
+        Err(unavailable) => (Err(unavailable.into()), Some(undecided(key.quota, gateway.clock.now()))),
     }
 }
 
 /// Returns the limits of the key's account, and the key's strikes and ban. Counts nothing.
-pub(crate) async fn limit_status(
-    gateway: &GatewayState,
-    key: &KnownKey,
-) -> Result<LimitStatus, LimiterUnavailable> {
+async fn limit_status(gateway: &GatewayState, key: &KnownKey) -> Result<LimitStatus, LimiterUnavailable> {
     let last_ban = last_ban(gateway, key);
     let settled_at = settled_at(last_ban.as_ref());
     let limit_status = gateway.limiter.inspect(&limit_key(gateway, key), key.quota, settled_at).await?;
@@ -188,7 +181,7 @@ fn admission(
         Ok((decision, None)) => (Some(ApiError::OverLimit(decision, counted(limit_key))), decision),
         Err(unavailable) => (Some(unavailable.into()), undecided(quota, gateway.clock.now())),
     };
-    Admission { verdict: refusal.map_or(Ok(None), Err), decision: Some(decision) }
+    (refusal.map_or(Ok(None), Err), Some(decision))
 }
 
 /// Returns what a limit counts, for people.
@@ -220,6 +213,34 @@ fn undecided(quota: Quota, now: UnixMillis) -> Decision {
         day: window(quota.per_day),
         ban: None,
         scope: Scope::Node,
+    }
+}
+
+/// What the admin port shows of limits.
+impl Gateway {
+    /// Returns the used part of an account's limits as JSON, and counts nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the limiter is not available.
+    pub async fn account_limits(
+        &self,
+        account_id: i64,
+        quota: Quota,
+    ) -> Result<Map<String, Value>, ApiError> {
+        let key = LimitKey::Account(account_id);
+        Ok(usage::limit_status(&self.state().limiter.inspect(&key, quota, UnixMillis(0)).await?))
+    }
+
+    /// Returns the used part of the limits of a key's account, and the key's strikes and ban, as JSON. Counts
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the core does not know the key or does not answer, or the limiter is not available.
+    pub async fn key_limits(&self, key_id: &str) -> Result<Map<String, Value>, ApiError> {
+        let key = self.state().keys.find(key_id).await?;
+        Ok(usage::limit_status(&limit_status(self.state(), &key).await?))
     }
 }
 

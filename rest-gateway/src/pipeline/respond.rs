@@ -1,5 +1,5 @@
-//! Completes a response with an Error body if it failed, and the header fields that every response carries. Then
-//! records it: usage, metrics, its span, and one line of the log.
+//! Completes a response with an Error body if it failed, and the header fields that every response carries.
+//! Then records it: usage, metrics, its span, and one line of the log.
 
 use axum::{
     body::{Body, HttpBody},
@@ -13,8 +13,8 @@ use petstore_telemetry::{abandoned::caller_has_left, traces::KeyValue};
 
 use super::{RequestContext, Sender, rate_limit};
 use crate::{
-    cors, error::ApiError, gateway::GatewayState, metrics::RequestOutcome, operation::Counts, problem,
-    request_id::X_REQUEST_ID,
+    cors, deprecation::DEPRECATION, error::ApiError, gateway::GatewayState, operation::Counts, problem,
+    request::X_REQUEST_ID,
 };
 
 /// Time from which the request's key is refused, as an HTTP date. A key that never expires has none.
@@ -57,8 +57,10 @@ pub(super) async fn complete(
         write_rate_limit(&decision, headers);
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
-    if let Some(deprecation) = context.operation.deprecation {
-        deprecation.write(headers);
+    if context.operation.is_deprecated {
+        for (name, value) in DEPRECATION {
+            headers.append(name, value);
+        }
     }
     context.operation.stability.write(headers);
     if let Some(expires_at) = sender.key().and_then(|key| key.expires_at)
@@ -90,9 +92,8 @@ const SCOPE: HeaderName = HeaderName::from_static("x-ratelimit-scope");
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const STATE: HeaderName = HeaderName::from_static("ratelimit");
 
-/// Shows a limiter's decision (docs/contract.md, 6.5): writes its header fields, each exactly once, and replaces
-/// earlier values. The values share one
-/// allocation.
+/// Shows a limiter's decision (docs/contract.md, 6.5): writes its header fields, each exactly once, and
+/// replaces earlier values. The values share one allocation.
 fn write_rate_limit(decision: &Decision, headers: &mut HeaderMap) {
     let shown = decision.shown();
     let mut text = BytesMut::with_capacity(160); // it only grows for very large numbers
@@ -129,8 +130,8 @@ fn with_error_body(response: Response) -> Response {
     ApiError::replacing(response.status()).into_response()
 }
 
-/// Counts the response and writes its line. The request id is the line's only text from the client, because its
-/// characters are limited: a path or a query could hold a key.
+/// Counts the response and writes its line. The request id is the line's only text from the client, because
+/// its characters are limited: a path or a query could hold a key.
 pub(super) fn record(gateway: &GatewayState, context: &RequestContext, sender: &Sender, response: &Response) {
     let RequestContext { operation, scheme, .. } = context;
     let (key, known) = (sender.key(), sender.known_key().map(|key| &**key));
@@ -142,14 +143,11 @@ pub(super) fn record(gateway: &GatewayState, context: &RequestContext, sender: &
         _ if operation.counts != Counts::Nothing => gateway.usage.count_without_account(response.status()),
         _ => {}
     }
-    let took = context.started.elapsed();
-    let status = response.status();
-    let reason = response.extensions().get().map(ApiError::reason);
-    let code = reason.map(|reason| reason.code().name);
-    let plan = key.map(|key| key.plan);
+    let (labels, took) = ([operation.name, operation.method, operation.path], context.started.elapsed());
+    gateway.metrics.count_response(labels, scheme, response, key.map(|key| key.plan), took);
+    let status = response.status().as_u16();
+    let code = response.extensions().get().map(|error: &ApiError| error.reason().code().name);
     let client_left = caller_has_left();
-    gateway.metrics.answered(&RequestOutcome { operation, scheme, status, reason, plan, took, client_left });
-    let status = status.as_u16();
     describe(context, known, status, code);
     if client_left {
         context.span.describe(|| [KeyValue::new("petstore.client_left", true)]);

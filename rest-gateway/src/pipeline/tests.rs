@@ -16,17 +16,18 @@ use tower::{BoxError, ServiceExt, service_fn, util::BoxCloneSyncService};
 use super::*;
 use crate::{
     GatewayOptions,
-    deprecation::GET_PET_DEPRECATION,
-    request_id::{Caller, request_id},
+    deprecation::GET_PET_REMOVED_AT,
+    request::{Caller, request_id},
     unknown_input::UnknownInput,
 };
 
-/// Returns a gateway at this time whose core is away.
+/// Returns a gateway at this time whose core is away, and whose responses pages of shop.example may read.
 fn gateway(now: UnixMillis) -> Arc<GatewayState> {
     let (clock, _) = Clock::manual(now);
     let away =
         service_fn(async |_| Err::<http::Response<tonic::body::Body>, BoxError>("no core here".into()));
-    let options = GatewayOptions::new(Environment::Production);
+    let cors_origins = vec!["https://shop.example".parse().unwrap()];
+    let options = GatewayOptions { cors_origins, ..GatewayOptions::new(Environment::Production) };
     let gateway = Gateway::new(options, BoxCloneSyncService::new(away), None, None, clock);
     Arc::clone(gateway.state())
 }
@@ -68,13 +69,48 @@ async fn every_outcome_of_a_route_is_a_complete_response() {
     }
 }
 
+#[tokio::test]
+async fn a_page_may_send_a_request_to_an_unknown_path_and_read_its_error() {
+    let gateway = gateway(UnixMillis(0));
+    let router =
+        operation::router().fallback(async || ApiError::RouteNotFound).with_state(Arc::clone(&gateway));
+    for (method, status) in [("OPTIONS", 204), ("GET", 401)] {
+        let request = Request::builder().method(method).uri("/v1/nothing").header("host", "shop.example");
+        let request = request.header("origin", "https://shop.example");
+        let request = request.header("access-control-request-method", "GET").body(Body::empty()).unwrap();
+        let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 1)).into();
+        let response = handle(&gateway, "http", request, &peer, router.clone()).await;
+        let allowed = &response.headers()["access-control-allow-origin"];
+        assert_eq!((response.status().as_u16(), allowed.as_bytes()), (status, &b"https://shop.example"[..]));
+    }
+}
+
+#[tokio::test]
+async fn other_methods_are_refused_with_the_allowed_ones_which_options_lists() {
+    let router = operation::router().with_state(gateway(UnixMillis(0)));
+    for (path, allow) in [
+        ("/v1/pets", "GET, HEAD, POST, OPTIONS"),
+        ("/v1/pets/x", "GET, HEAD, OPTIONS"),
+        ("/v1/store/orders", "GET, HEAD, OPTIONS"),
+        ("/v1/usage", "GET, HEAD, OPTIONS"),
+        ("/openapi.json", "GET, HEAD, OPTIONS"),
+    ] {
+        for method in ["PUT", "DELETE", "TRACE", "PROPFIND", "get", "OPTIONS"] {
+            let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+            let response = router.clone().oneshot(request).await.unwrap();
+            assert_eq!(response.status().as_u16(), if method == "OPTIONS" { 204 } else { 405 });
+            assert_eq!(response.headers()["allow"], allow, "{method} {path}");
+        }
+    }
+}
+
 /// So the order of a handler's arguments is that of docs/contract.md, 4.1.
 #[tokio::test]
 async fn of_two_faults_the_response_names_the_one_of_the_earlier_step() {
     let large = " ".repeat(65_537);
     let (json, text) = (("content-type", "application/json"), ("content-type", "text/plain"));
     let (strict, no_key) = (("prefer", "handling=strict"), ("idempotency-key", "a b"));
-    let (removed_at, now) = (GET_PET_DEPRECATION.removed_at, UnixMillis::from_secs(1_795_176_000));
+    let (removed_at, now) = (GET_PET_REMOVED_AT, UnixMillis::from_secs(1_795_176_000));
     for (at, method, target, fields, body, expected) in [
         (removed_at, "GET", "/v1/pets/x?y", &[strict][..], "", "OPERATION_REMOVED"),
         (now, "GET", "/v1/pets/x?y", &[strict], "", "UNKNOWN_INPUT"),

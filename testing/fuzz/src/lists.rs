@@ -67,8 +67,8 @@ fn parameter(query: &str, name: &str) -> Result<Option<String>, ()> {
     }
 }
 
-/// A parameter is read exactly if it is given once and has one of its values, or there is a rule that it breaks. The core
-/// accepts the values that are read, and judges cursors.
+/// A parameter is read exactly if it is given once and has one of its values, or there is a rule that it
+/// breaks. The core accepts the values that are read, and judges cursors.
 pub(crate) fn query(input: &[u8]) {
     let Ok(written) = str::from_utf8(input) else { return };
     let (limit, status, cursor) = &fuzz_query(written);

@@ -95,14 +95,6 @@ async fn another_media_type_or_an_encoded_body_is_refused_before_it_is_read() {
 }
 
 #[tokio::test]
-async fn a_wrong_media_type_is_reported_before_a_body_that_is_too_large() {
-    let shop = TestShop::open().await;
-    let client = shop.client_on(Plan::Free).await;
-    let answer = client.send("POST", "/v1/pets", &[("content-type", "text/plain")], " ".repeat(65_537)).await;
-    answer.assert_error(415, "UNSUPPORTED_MEDIA_TYPE");
-}
-
-#[tokio::test]
 async fn a_refused_pet_is_not_stored() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;

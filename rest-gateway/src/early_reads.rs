@@ -1,5 +1,5 @@
-//! The second order of the steps: reads that call the core while the limiter decides on them (docs/contract.md,
-//! 4.5; docs/decisions/0012-reads-ask-core-and-limiter-at-once.md).
+//! The second order of the steps: reads that call the core while the limiter decides on them
+//! (docs/contract.md, 4.5; docs/decisions/0012-reads-ask-core-and-limiter-at-once.md).
 
 use std::{
     collections::HashMap,
@@ -15,34 +15,26 @@ use parking_lot::Mutex;
 use petstore_rate_limit::{Decision, Outcome};
 use tokio::{select, task::yield_now};
 
-use super::{RequestContext, Sender, rate_limit::Admission};
-use crate::{error::ApiError, gateway::GatewayState};
+use crate::error::ApiError;
 
 /// Maximum number of accounts that are kept. With one more, all are dropped, and their next read waits for
 /// the limiter.
 const MAX_ACCOUNTS: usize = 50_000;
 
-/// Begins a read that need not wait for the limiter, because it will probably be admitted.
-pub(super) fn begin(gateway: &GatewayState, context: &RequestContext, sender: &Sender) -> Option<EarlyRead> {
-    let may_read = || sender.forbidden().is_none() && context.operation.is_read();
-    let key = sender.key().filter(|_| gateway.redis.is_some() && may_read())?;
-    gateway.early_reads.of(key.account_id).begin()
-}
-
 impl EarlyRead {
     /// Calls the core while the limiter decides, and drops the call if the limiter refuses.
-    pub(super) async fn route(
+    pub(crate) async fn route<L>(
         self,
         is_alone: bool,
-        admission: impl Future<Output = Admission>,
+        admission: impl Future<Output = (Result<L, ApiError>, Option<Decision>)>,
         route: impl Future<Output = Result<Response, ApiError>>,
     ) -> (Option<Decision>, Result<Response, ApiError>) {
         let mut route = pin!(route);
         let mut admission = pin!(async {
             if is_alone {
-                // Lets the call leave first: the core takes longer than Redis, which may run before it if both
-                // are woken on one processor. Among other requests the order makes no difference, and turns
-                // cost time.
+                // Lets the call leave first: the core takes longer than Redis, which may run before it if
+                // both are woken on one processor. Among other requests the order makes no difference, and
+                // turns cost time.
                 yield_now().await;
                 yield_now().await;
             }
@@ -50,7 +42,7 @@ impl EarlyRead {
             drop(self);
             admission
         });
-        let (Admission { verdict, decision }, response) = select! {
+        let ((verdict, decision), response) = select! {
             biased;
             admission = &mut admission => (admission, None),
             response = &mut route => (admission.await, Some(response)),
@@ -70,7 +62,7 @@ pub(crate) struct AccountReads(Mutex<HashMap<i64, Arc<EarlyReads>>>);
 
 impl AccountReads {
     /// Returns the early reads of an account.
-    pub(super) fn of(&self, account_id: i64) -> Arc<EarlyReads> {
+    pub(crate) fn of(&self, account_id: i64) -> Arc<EarlyReads> {
         let mut by_account = self.0.lock();
         if by_account.len() >= MAX_ACCOUNTS && !by_account.contains_key(&account_id) {
             by_account.clear();
@@ -81,7 +73,7 @@ impl AccountReads {
 
 /// The early reads of an account: no more than it was last seen to have requests left.
 #[derive(Debug, Default)]
-pub(super) struct EarlyReads {
+pub(crate) struct EarlyReads {
     /// Requests that the account had left after its last decision, up to 128: an account never has more reads
     /// in flight, and while more are left, no request changes this.
     left: AtomicU64,
@@ -91,11 +83,11 @@ pub(super) struct EarlyReads {
 
 /// An early read, until the limiter has decided on it.
 #[derive(Debug)]
-pub(super) struct EarlyRead(Arc<EarlyReads>);
+pub(crate) struct EarlyRead(Arc<EarlyReads>);
 
 impl EarlyReads {
     /// Begins an early read. Returns `None` if the read has to wait for the limiter.
-    fn begin(self: &Arc<Self>) -> Option<EarlyRead> {
+    pub(crate) fn begin(self: &Arc<Self>) -> Option<EarlyRead> {
         let left = self.left.load(Ordering::Relaxed);
         let begun = |undecided: u64| (undecided < left).then_some(undecided + 1);
         let begun = self.undecided.fetch_update(Ordering::Relaxed, Ordering::Relaxed, begun);
@@ -104,7 +96,7 @@ impl EarlyReads {
 
     /// Records the quota that a decision left to the account. `None` is a refusal of another cause, such as a
     /// ban.
-    pub(super) fn note_decision(&self, decision: Option<&Decision>) {
+    pub(crate) fn note_decision(&self, decision: Option<&Decision>) {
         let left = match decision {
             Some(Decision { outcome: Outcome::Admitted, minute, day, .. }) => {
                 minute.remaining.min(day.remaining).min(128)

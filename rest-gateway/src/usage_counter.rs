@@ -2,6 +2,9 @@
 //! minute, and a sample of refusals. They are in memory while a request is answered, and reported to the core
 //! every few seconds. A request needs a hash and a lock that is seldom contended, never a call.
 
+mod ledger;
+mod refusals;
+
 use std::{future::Future, sync::Arc, time::Duration};
 
 use petstore_caller::client_address::ClientAddress;
@@ -14,11 +17,12 @@ use petstore_proto::internal::v1::{
 use petstore_telemetry::metrics::{Collectors, IntCounter, counter};
 use tokio::time::sleep;
 
-use super::ledger::{self, Ledger, Unreported};
+use self::ledger::{Ledger, Unreported};
+pub(crate) use self::refusals::refusal_by;
 use crate::{
-    core_calls::Core,
+    core_calls::CoreCalls,
     error::ApiError,
-    request_id::{Caller, uuid_v7},
+    request::{Caller, uuid_v7},
 };
 
 /// Maximum duration of one report.
@@ -122,7 +126,7 @@ impl UsageCounter {
 
     /// Returns the counts of the caller's account in the last [`SHOWN_DAYS`] days, today first, days without
     /// requests included. Counts that other gateways have not reported yet are missing.
-    pub(crate) async fn days(&self, core: &Core, caller: &Caller) -> Result<Vec<UsageDay>, ApiError> {
+    pub(crate) async fn days(&self, core: &CoreCalls, caller: &Caller) -> Result<Vec<UsageDay>, ApiError> {
         let account_id = caller.account_id;
         let today = Day::containing(self.clock.now()).0;
         let oldest = today - SHOWN_DAYS + 1;

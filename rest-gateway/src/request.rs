@@ -1,15 +1,47 @@
-//! The path of the service's base address that a proxy removes: `/api/store` of
-//! `https://shop.example/api/store/v1`. References in header fields and bodies begin with it
-//! (docs/contract.md, 10.8).
+//! What is known of a request beside its parts: its name in the logs of the client, the gateway and the core
+//! (`X-Request-Id`), its authenticated sender, and the path that a proxy removed from it.
 
 use std::{net::IpAddr, sync::Arc};
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use petstore_caller::client_address::TrustedProxies;
+use petstore_caller::{call::RequestId, client_address::TrustedProxies};
+use petstore_clock::Clock;
+use petstore_key_cache::KnownKey;
+use petstore_rate_limit::LimitStatus;
+use uuid::Uuid;
+
+/// Header field, and the name of the metadata that the core sees.
+pub const X_REQUEST_ID: HeaderName = HeaderName::from_static(petstore_caller::call::X_REQUEST_ID);
+
+/// Returns the client's own id for the request if it sent one that is fit for a log. Otherwise returns a new
+/// UUID of version 7 (RFC 9562 §5.7), which sorts after earlier ones.
+pub(crate) fn request_id(headers: &HeaderMap, clock: &Clock) -> RequestId {
+    let mut sent = headers.get_all(X_REQUEST_ID).into_iter();
+    let own = if let (Some(id), None) = (sent.next(), sent.next()) { RequestId::parse(id) } else { None };
+    own.unwrap_or_else(|| RequestId::new(uuid_v7(clock)))
+}
+
+/// Authenticated sender of a request. Only a request with a valid key has one, so a handler that takes it
+/// cannot be reached without a valid key. Its limits allow the request, or will before a read is answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(crate) account_id: i64,
+    pub(crate) request_id: RequestId,
+    /// The key, and the limits of the account, for a request for its usage.
+    pub(crate) limits: Option<(Arc<KnownKey>, Box<LimitStatus>)>,
+}
+
+/// Returns a UUID of version 7 (RFC 9562 §5.7), with enough random bits that no two gateways choose the
+/// same.
+pub(crate) fn uuid_v7(clock: &Clock) -> Uuid {
+    uuid::Builder::from_unix_timestamp_millis(clock.now().0, &rand::random()).into_uuid()
+}
 
 const X_FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 
-/// Path that begins with `/`, does not end with it, and has at most 255 characters of a URL's path.
+/// The path of the service's base address that a proxy removes: `/api/store` of
+/// `https://shop.example/api/store/v1`. References in header fields and bodies begin with it
+/// (docs/contract.md, 10.8). It begins with `/`, does not end with it, and has at most 255 characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ForwardedPrefix(Arc<str>);
 
@@ -59,7 +91,50 @@ fn is_path(path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use petstore_caller::api_key::{ApiKey, Environment};
+    use petstore_clock::UnixMillis;
+
     use super::*;
+
+    fn of(sent: &[&str]) -> String {
+        let (clock, _) = Clock::manual(UnixMillis(0x0191_2345_6789));
+        let mut headers = HeaderMap::new();
+        for id in sent {
+            headers.append(X_REQUEST_ID, HeaderValue::from_str(id).unwrap());
+        }
+        request_id(&headers, &clock).as_str().to_owned()
+    }
+
+    #[test]
+    fn a_fit_name_is_kept() {
+        let longest = "x".repeat(64);
+        for id in ["order-66", "A.b_c-09", "pet_live", "pet-live-order-66", &longest] {
+            assert_eq!(of(&[id]), id);
+        }
+    }
+
+    #[test]
+    fn an_invalid_or_repeated_request_id_is_replaced_by_a_uuid() {
+        let too_long = "x".repeat(65);
+        let key = ApiKey::generate(Environment::Production);
+        for sent in [
+            &[][..],
+            &["seven77"],
+            &[&too_long],
+            &["with space"],
+            &["tab\tbed--"],
+            &["order-66"; 2],
+            &[key.expose()],
+            &[&format!("k.{}", key.expose())],
+            &[&format!("{}-1", key.expose())],
+            &[&format!("retry_{}", &key.expose()[..44])],
+            &[&key.expose().to_ascii_uppercase()],
+        ] {
+            let id = of(sent);
+            assert!(id.starts_with("01912345-6789-7") && id.len() == 36, "{id}");
+        }
+        assert_ne!(of(&[]), of(&[]));
+    }
 
     fn forwarded(peer: [u8; 4], fields: &[&'static str]) -> Option<ForwardedPrefix> {
         let mut headers = HeaderMap::new();

@@ -5,7 +5,14 @@ use std::{collections::HashMap, hash::Hash, mem};
 
 use parking_lot::Mutex;
 use petstore_caller::client_address::ClientAddress;
-use petstore_proto::internal::v1::{Refusal, RefusalCount};
+use petstore_clock::UnixMillis;
+use petstore_proto::{
+    admin::v1::RefusalCause,
+    internal::v1::{Refusal, RefusalCount},
+};
+use petstore_rate_limit::{BanCause, DAY, MINUTE, Outcome, WindowView};
+
+use crate::error::ApiError;
 
 /// Maximum number of refusals with a known key that are kept for one report. The first of each account and
 /// cause has room before further ones.
@@ -37,8 +44,8 @@ struct Sample<S> {
 }
 
 impl RefusalLedger {
-    /// Counts a refusal in that minute, and keeps it if there is room. The client at the address is its subject
-    /// if no account is known.
+    /// Counts a refusal in that minute, and keeps it if there is room. The client at the address is its
+    /// subject if no account is known.
     pub(crate) fn note(&self, minute: i64, refusal: Refusal, address: ClientAddress) {
         let mut waiting = self.0.lock();
         let count = (minute, refusal.cause);
@@ -98,6 +105,45 @@ fn drop_oldest(kept: &mut Vec<Refusal>) {
     if let Some(next) = kept.iter_mut().find(|it| it.key_id == oldest.key_id) {
         next.repeats += oldest.repeats + 1;
     }
+}
+
+/// Returns the refusal with its cause. `own_limit` is the limit that counts the request instead of those of
+/// the account.
+pub(crate) fn refusal_by(error: &ApiError, own_limit: Option<RefusalCause>) -> Option<Refusal> {
+    let of_window = |cause, window: WindowView, length| {
+        let limit = i64::try_from(window.limit).unwrap_or_default();
+        let since = UnixMillis(window.resets_at.0.saturating_sub(length));
+        (own_limit.unwrap_or(cause), limit, Some((since, window.resets_at)))
+    };
+    let (cause, limit, period) = match error {
+        ApiError::MissingApiKey => (RefusalCause::MissingKey, 0, None),
+        ApiError::InvalidApiKey => (RefusalCause::InvalidKey, 0, None),
+        ApiError::ApiKeyRevoked => (RefusalCause::KeyRevoked, 0, None),
+        ApiError::ApiKeyExpired => (RefusalCause::KeyExpired, 0, None),
+        ApiError::AccountSuspended { .. } => (RefusalCause::AccountSuspended, 0, None),
+        ApiError::InsufficientScope => (RefusalCause::InsufficientScope, 0, None),
+        ApiError::AddressNotAllowed => (RefusalCause::AddressNotAllowed, 0, None),
+        ApiError::OverLimit(decision, _) => match decision.outcome {
+            Outcome::Admitted => return None,
+            Outcome::RateLimited => of_window(RefusalCause::MinuteLimit, decision.minute, MINUTE),
+            Outcome::QuotaExceeded => of_window(RefusalCause::DayLimit, decision.day, DAY),
+        },
+        ApiError::Banned(decision, cause) => {
+            let cause = match cause {
+                BanCause::Operator(_) => RefusalCause::OperatorBan,
+                BanCause::IgnoredRefusals => RefusalCause::LimiterBan,
+            };
+            (cause, 0, decision.ban.map(|ban| (ban.from, ban.until)))
+        }
+        _ => return None,
+    };
+    Some(Refusal {
+        cause: cause.into(),
+        limit,
+        since_ms: period.map(|(since, _)| since.as_i64()),
+        until_ms: period.map(|(_, until)| until.as_i64()),
+        ..Refusal::default()
+    })
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::*;
+use petstore_rate_limit::{BanPeriod, Decision, Scope};
 
-const MINUTE: i64 = 30_000_000;
+use super::{RefusalCause as C, *};
+
+const THIS_MINUTE: i64 = 30_000_000;
 
 fn address(number: u32) -> ClientAddress {
     IpAddr::V4(Ipv4Addr::from_bits(number)).into()
@@ -16,7 +18,7 @@ fn refusal(cause: i32, account_id: i64, key_id: &str, number: usize) -> Refusal 
 
 impl RefusalLedger {
     fn note_limited(&self, account_id: i64, key_id: &str, number: usize) {
-        self.note(MINUTE, refusal(1, account_id, key_id, number), address(1));
+        self.note(THIS_MINUTE, refusal(1, account_id, key_id, number), address(1));
     }
 }
 
@@ -39,7 +41,7 @@ fn an_account_refused_constantly_fills_few_places_and_every_request_counts() {
     let newest = kept.iter().max_by_key(|refusal| refusal.repeats).unwrap();
     assert_eq!((newest.request_id.as_str(), kept.len()), ("request-9999", MAX_OF_KIND + 1));
     assert_eq!(kept.iter().map(|refusal| 1 + refusal.repeats).sum::<i64>(), 10_001);
-    assert_eq!(counts, [RefusalCount { minute: MINUTE, cause: 1, requests: 10_001 }]);
+    assert_eq!(counts, [RefusalCount { minute: THIS_MINUTE, cause: 1, requests: 10_001 }]);
     for number in 0..10_000 {
         refusals.note_limited(7, &format!("key {}", number % 100), number);
     }
@@ -78,7 +80,7 @@ fn a_new_cause_has_room_despite_any_number_of_other_refusals() {
         (0..20).for_each(|account| refusals.note_limited(account + 1, "k", number));
     }
     for account in 1..=300 {
-        refusals.note(MINUTE, refusal(2, account, "k", 77), address(1));
+        refusals.note(THIS_MINUTE, refusal(2, account, "k", 77), address(1));
     }
     let (kept, counts) = refusals.drain();
     let of_bans = kept.iter().filter(|refusal| refusal.cause == 2).count();
@@ -93,7 +95,7 @@ fn a_new_cause_has_room_despite_any_number_of_other_refusals() {
 #[test]
 fn a_flood_without_keys_leaves_room_for_accounts_and_other_addresses() {
     let refusals = RefusalLedger::default();
-    let invalid = |number, name| refusals.note(MINUTE, refusal(3, 0, "", name), address(number));
+    let invalid = |number, name| refusals.note(THIS_MINUTE, refusal(3, 0, "", name), address(number));
     (0..10_000).for_each(|number| invalid(number % 3, 1));
     invalid(9, 77);
     (1..=1_000).for_each(|account| refusals.note_limited(account, "k", 1));
@@ -110,4 +112,43 @@ fn a_long_outage_does_not_fill_the_memory() {
     let refusals = RefusalLedger::default();
     (0..2_000).for_each(|minute| refusals.note(minute, refusal(3, 0, "", 1), address(1)));
     assert_eq!(sums(&refusals), (MAX_OF_KIND, 2_000, 1_000));
+}
+
+const NOW: u64 = 1_795_200_380_000;
+
+#[test]
+fn a_refusal_names_its_cause_and_its_window_or_ban_and_outages_are_not_refusals() {
+    let window = |limit, resets_at| WindowView { limit, remaining: 0, resets_at: UnixMillis(resets_at) };
+    let decision = |outcome| Decision {
+        outcome,
+        is_strike: false,
+        struck_out_at: None,
+        now: UnixMillis(NOW),
+        minute: window(60, NOW + 42_000),
+        day: window(1_000, 1_795_219_200_000),
+        ban: Some(BanPeriod { from: UnixMillis(NOW), until: UnixMillis(NOW + 300_000) }),
+        scope: Scope::Shared,
+    };
+    let (minute, day) = (decision(Outcome::RateLimited), decision(Outcome::QuotaExceeded));
+    let limited = |decision| ApiError::OverLimit(decision, "requests");
+    let banned = |cause| ApiError::Banned(Box::new(decision(Outcome::Admitted)), cause);
+    let minute_of = |cause| (cause, 60, Some((1_795_200_362_000, 1_795_200_422_000)));
+    let day_of = |cause| (cause, 1_000, Some((1_795_132_800_000, 1_795_219_200_000)));
+    let ban_of = |cause| (cause, 0, Some((1_795_200_380_000, 1_795_200_680_000)));
+    for (error, own_limit, expected) in [
+        (limited(minute), None, Some(minute_of(C::MinuteLimit))),
+        (limited(minute), Some(C::UsageLimit), Some(minute_of(C::UsageLimit))),
+        (limited(day), None, Some(day_of(C::DayLimit))),
+        (limited(day), Some(C::AddressLimit), Some(day_of(C::AddressLimit))),
+        (banned(BanCause::IgnoredRefusals), None, Some(ban_of(C::LimiterBan))),
+        (banned(BanCause::Operator(None)), None, Some(ban_of(C::OperatorBan))),
+        (ApiError::MissingApiKey, Some(C::AddressLimit), Some((C::MissingKey, 0, None))),
+        (ApiError::AccountSuspended { reason: "".into() }, None, Some((C::AccountSuspended, 0, None))),
+        (ApiError::ApiKeyNotChecked, None, None),
+        (ApiError::UriTooLong, None, None),
+    ] {
+        let found = refusal_by(&error, own_limit);
+        let found = found.map(|it| (it.cause(), it.limit, it.since_ms.zip(it.until_ms)));
+        assert_eq!(found, expected, "{error}");
+    }
 }
