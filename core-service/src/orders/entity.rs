@@ -1,7 +1,6 @@
 //! Table `orders`.
 
 use petstore_clock::UnixMillis;
-use petstore_database::revision::Relation;
 use sea_orm::entity::prelude::*;
 
 use crate::{
@@ -20,6 +19,9 @@ pub(crate) struct Model {
     pub ship_date: Option<i64>,
     pub status: i16,
 }
+
+#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+pub(crate) enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 

@@ -4,8 +4,6 @@
 pub(super) mod installation {
     use sea_orm::entity::prelude::*;
 
-    use petstore_database::revision::Relation;
-
     #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
     #[sea_orm(table_name = "installation")]
     pub(crate) struct Model {
@@ -13,6 +11,9 @@ pub(super) mod installation {
         pub id: i16,
         pub name: String,
     }
+
+    #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+    pub(crate) enum Relation {}
 
     impl ActiveModelBehavior for ActiveModel {}
 }

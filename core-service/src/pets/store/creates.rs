@@ -6,12 +6,13 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use petstore_clock::UnixMillis;
 use petstore_database::{BatchError, Batched, Batches, Database, Session, fault};
-use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement, sea_query::ArrayType};
+use sea_orm::{ActiveModelTrait, ConnectionTrait, DbBackend, DbErr, Statement, sea_query::ArrayType};
 use sha2::{Digest, Sha256};
 
+use super::reads::{array_value, numbers};
 use crate::pets::{
     IdempotencyKey, NewPet, PetId,
-    entity::{self as pet, array_value, numbers},
+    entity::{self as pet, status_column},
 };
 
 /// Maximum number of pets in a batch. Their names have up to 1,020 bytes each, so a batch has less than 100
@@ -120,6 +121,10 @@ impl Batched for Creates {
 
     fn answer(session: &Session, rows: Vec<NewRow>) -> BoxFuture<'_, Result<Vec<Self::Answer>, DbErr>> {
         Box::pin(async move {
+            if let [NewRow { pet, name: None, .. }] = &rows[..] {
+                let added = pet::ActiveModel::from(pet.clone()).insert(session).await?;
+                return Ok(vec![Some(PetId(added.id))]);
+            }
             match session.get_database_backend() {
                 DbBackend::Postgres => add_on_postgres(session, &rows).await,
                 _ => add_on_sqlite(session, &rows).await,
@@ -137,26 +142,38 @@ async fn add_on_postgres(session: &Session, rows: &[NewRow]) -> Result<Vec<Optio
     Ok(added)
 }
 
+/// Returns the statement that adds pets and the names of their creations in one round trip. It skips pets
+/// whose name is taken. Two concurrent statements that add one name both see it free: one waits for the other
+/// to commit, and then violates the primary key.
 fn add_statement(rows: &[NewRow]) -> Statement {
-    if let [NewRow { pet, name: None, .. }] = rows {
-        let values = pet::new_values(pet);
-        return Statement::from_sql_and_values(DbBackend::Postgres, pet::ADD_ONE_ON_POSTGRES, values);
-    }
     let digest = |row: &NewRow| row.name.as_ref().map_or_else(Vec::new, |(key, _)| key.digest());
-    let names = [
+    let values = [
         rows.first().map_or("1s", |row| row.wait).into(),
         array_value(ArrayType::Bytes, rows.iter().map(digest)),
         numbers(rows.iter().map(created_at)),
+        array_value(ArrayType::String, rows.iter().map(|row| row.pet.name.as_str())),
+        numbers(rows.iter().map(|row| row.pet.category_id)),
+        array_value(ArrayType::SmallInt, rows.iter().map(|row| row.pet.status.map_or(0, status_column))),
     ];
-    let values = names.into_iter().chain(pet::new_arrays(rows.iter().map(|row| &row.pet)));
-    Statement::from_sql_and_values(DbBackend::Postgres, pet::ADD_ON_POSTGRES, values)
+    let text = include_str!("sql/postgres/create_pets.sql");
+    Statement::from_sql_and_values(DbBackend::Postgres, text, values)
 }
 
+/// Adds the pets in one transaction, which SQLite runs in one call. Its rows are the last identifier that was
+/// assigned before, and the identifiers of the pets that were added. The distance from the first row is the
+/// position of the call, counted from 1.
 async fn add_on_sqlite(session: &Session, rows: &[NewRow]) -> Result<Vec<Option<PetId>>, DbErr> {
     let digest = |row: &NewRow| row.name.as_ref().map(|(key, _)| hexadecimal(&key.digest()));
-    let json: Vec<_> = rows.iter().map(|row| pet::new_json(digest(row), created_at(row), &row.pet)).collect();
-    let text = serde_json::to_string(&json).map_err(|error| DbErr::Json(error.to_string()))?;
-    let text = Statement::from_sql_and_values(DbBackend::Sqlite, pet::ADD_ON_SQLITE, [text.into()]);
+    let json: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            let NewPet { name, category_id, status } = &row.pet;
+            (digest(row), created_at(row), name.as_str(), *category_id, status.map(status_column))
+        })
+        .collect();
+    let json = serde_json::to_string(&json).map_err(|error| DbErr::Json(error.to_string()))?;
+    let text = include_str!("sql/sqlite/create_pets.sql");
+    let text = Statement::from_sql_and_values(DbBackend::Sqlite, text, [json.into()]);
     let mut added = vec![None; rows.len()];
     let mut ids = session.transact(text).await?.into_iter();
     let last_id: i64 = ids.next().ok_or_else(unknown_pet)?.try_get_by_index(0)?;

@@ -4,11 +4,17 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use petstore_database::{Batched, Session};
-use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement, Value, sea_query::ArrayType};
+use sea_orm::{
+    ConnectionTrait, DbBackend, DbErr, QueryOrder, QueryResult, QuerySelect, RuntimeErr, Select, Statement,
+    Value,
+    entity::prelude::*,
+    sea_query::{ArrayType, ExprTrait},
+    sqlx::{Decode, Postgres, Row, Type, postgres::PgRow},
+};
 
 use crate::pets::{
     ListPets,
-    entity::{self as pet, array_value, numbers, pet_arrays, pet_columns, status_column},
+    entity::{self as pet, status_column},
 };
 
 /// Maximum number of single pets that one statement reads. Calls that wait at the bound on calls fit into a
@@ -38,10 +44,14 @@ impl Batched for Gets {
 
     fn answer(session: &Session, ids: Vec<i64>) -> BoxFuture<'_, Result<Vec<Self::Answer>, DbErr>> {
         Box::pin(async move {
-            let rows = session.query_all_raw(find_pets(session.get_database_backend(), &ids)).await?;
+            if let [id] = ids[..] {
+                let found = get_pet(id).one(session).await?;
+                return Ok(vec![found.filter(|row| row.id == id)]);
+            }
+            let rows = session.query_all_raw(get_pets(session.get_database_backend(), &ids)).await?;
             let mut found: Vec<Option<pet::Model>> = vec![None; ids.len()];
             for row in &rows {
-                let row = pet::Model::from_columns(row, 0)?;
+                let row = from_columns(row, 0)?;
                 if let Some(answer) = ids.iter().position(|id| *id == row.id).and_then(|at| found.get_mut(at))
                 {
                     *answer = Some(row);
@@ -52,39 +62,61 @@ impl Batched for Gets {
     }
 }
 
-/// Query for the first pet at or after each identifier, if its identifier is equal: only the primary key has
-/// this order. A search for equal ones could also read all of another index, and a plan that was made while
-/// the table was empty does.
-const FIND_PETS: &str = concat!(
-    "SELECT found.* FROM unnest($1) AS asked (id) CROSS JOIN LATERAL (SELECT ",
-    pet_columns!(),
-    " FROM pets WHERE id >= asked.id ORDER BY id LIMIT 1) AS found WHERE found.id = asked.id"
-);
+/// Returns the query for a pet: the first at or after the identifier, since only the primary key has this
+/// order. `find_by_id` may use any index with the identifier in a plan that PostgreSQL made while the table
+/// was empty.
+pub(super) fn get_pet(id: i64) -> Select<pet::Entity> {
+    pet::Entity::find().filter(pet::Column::Id.gte(id)).order_by_asc(pet::Column::Id)
+}
 
-/// Query for one pet, as in [`FIND_PETS`], which PostgreSQL answers sooner.
-const FIND_PET: &str = concat!(
-    "SELECT * FROM (SELECT ",
-    pet_columns!(),
-    " FROM pets WHERE id >= $1 ORDER BY id LIMIT 1) AS found WHERE id = $1"
-);
+/// Returns the statement for pets that are wanted together.
+fn get_pets(engine: DbBackend, ids: &[i64]) -> Statement {
+    let (text, values) = match engine {
+        DbBackend::Postgres => (include_str!("sql/postgres/get_pets.sql"), numbers(ids.iter().copied())),
+        _ => (include_str!("sql/sqlite/get_pets.sql"), format!("{ids:?}").into()), // as JSON writes it too
+    };
+    Statement::from_sql_and_values(engine, text, [values])
+}
 
-fn find_pets(engine: DbBackend, ids: &[i64]) -> Statement {
-    match (engine, ids) {
-        (DbBackend::Postgres, [id]) => Statement::from_sql_and_values(engine, FIND_PET, [(*id).into()]),
-        (DbBackend::Postgres, _) => {
-            Statement::from_sql_and_values(engine, FIND_PETS, [numbers(ids.iter().copied())])
-        }
-        (_, [id]) => Statement::from_sql_and_values(
-            engine,
-            concat!("SELECT ", pet_columns!(), " FROM pets WHERE id = ?"),
-            [(*id).into()],
-        ),
-        _ => Statement::from_sql_and_values(
-            engine,
-            concat!("SELECT ", pet_columns!(), " FROM pets WHERE id IN (SELECT value FROM json_each(?))"),
-            [format!("{ids:?}").into()], // as JSON writes it too
-        ),
-    }
+/// Returns the pet whose columns begin at index `first`.
+fn from_columns(row: &QueryResult, first: usize) -> Result<pet::Model, DbErr> {
+    Ok(pet::Model {
+        id: row.try_get_by_index(first)?,
+        name: row.try_get_by_index(first + 1)?,
+        category_id: row.try_get_by_index(first + 2)?,
+        status: row.try_get_by_index(first + 3)?,
+    })
+}
+
+/// Returns the pets whose arrays begin at index `first`; none where they are NULL. Only a row of PostgreSQL
+/// has arrays.
+fn from_arrays(row: &QueryResult, first: usize) -> Result<Vec<pet::Model>, DbErr> {
+    let row = row.try_as_pg_row().ok_or_else(|| DbErr::Type("no row of PostgreSQL".to_owned()))?;
+    let ids: Vec<i64> = array(row, first)?;
+    let names: Vec<String> = array(row, first + 1)?;
+    let categories: Vec<i64> = array(row, first + 2)?;
+    let statuses: Vec<Option<i16>> = array(row, first + 3)?;
+    let columns = ids.into_iter().zip(names).zip(categories.into_iter().zip(statuses));
+    let pet = |((id, name), (category_id, status))| pet::Model { id, name, category_id, status };
+    Ok(columns.map(pet).collect())
+}
+
+fn array<'r, T>(row: &'r PgRow, index: usize) -> Result<Vec<T>, DbErr>
+where
+    Vec<T>: Decode<'r, Postgres> + Type<Postgres>,
+{
+    let array: Result<Option<Vec<T>>, _> = row.try_get(index);
+    array.map(Option::unwrap_or_default).map_err(|error| DbErr::Query(RuntimeErr::SqlxError(error.into())))
+}
+
+/// Returns the values as an array of PostgreSQL.
+pub(super) fn array_value<T: Into<Value>>(kind: ArrayType, values: impl Iterator<Item = T>) -> Value {
+    Value::Array(kind, Some(Box::new(values.map(Into::into).collect())))
+}
+
+/// Returns the numbers as a `bigint[]`.
+pub(super) fn numbers(numbers: impl Iterator<Item = i64>) -> Value {
+    array_value(ArrayType::BigInt, numbers)
 }
 
 /// The kind of call that reads a list. Equal lists are read once.
@@ -109,6 +141,26 @@ impl Rows {
             limit: i64::try_from(limit).unwrap_or(i64::MAX),
         }
     }
+
+    /// Returns the query for the rows. On PostgreSQL, that of one status is in the order of the index over
+    /// status and identifier, which no other index has: for `status = $1 AND id > $2` it may read all pets in
+    /// the order of the primary key, by a plan that it made for any values.
+    fn select(self, engine: DbBackend) -> Select<pet::Entity> {
+        use pet::Column as C;
+        let Self { status, after, limit } = self;
+        let all = pet::Entity::find().limit(limit.unsigned_abs());
+        let rows = match (engine, status) {
+            (_, 0) => all.filter(C::Id.gt(after)),
+            (DbBackend::Postgres, _) => {
+                let position = Expr::tuple([C::Status.into_expr(), C::Id.into_expr()]);
+                all.filter(C::Status.lte(status))
+                    .filter(position.gt(Expr::tuple([status.into(), after.into()])))
+                    .order_by_asc(C::Status)
+            }
+            _ => all.filter(C::Status.eq(status)).filter(C::Id.gt(after)),
+        };
+        rows.order_by_asc(C::Id)
+    }
 }
 
 impl Batched for Lists {
@@ -124,21 +176,24 @@ impl Batched for Lists {
 
     fn answer(session: &Session, lists: Vec<Rows>) -> BoxFuture<'_, Result<Vec<Self::Answer>, DbErr>> {
         Box::pin(async move {
+            if let [list] = lists[..] {
+                return Ok(vec![Arc::new(list.select(session.get_database_backend()).all(session).await?)]);
+            }
             let engine = session.get_database_backend();
             let mut pages = vec![Vec::new(); lists.len()];
             let at_once = if engine == DbBackend::Postgres { MOST_PAGES } else { SQLITE_PAGES };
             for (lists, pages) in lists.chunks(at_once).zip(pages.chunks_mut(at_once)) {
                 let statement = match engine {
-                    DbBackend::Postgres => read_lists_on_postgres(lists),
-                    _ => read_lists_on_sqlite(lists),
+                    DbBackend::Postgres => list_pets_on_postgres(lists),
+                    _ => list_pets_on_sqlite(lists),
                 };
                 for row in &session.query_all_raw(statement).await? {
                     let number: i64 = row.try_get_by_index(0)?;
                     let page = usize::try_from(number).ok().and_then(|number| pages.get_mut(number));
                     let page = page.ok_or_else(unknown_list)?;
                     match engine {
-                        DbBackend::Postgres => *page = pet::Model::from_arrays(row, 1)?,
-                        _ => page.push(pet::Model::from_columns(row, 1)?),
+                        DbBackend::Postgres => *page = from_arrays(row, 1)?,
+                        _ => page.push(from_columns(row, 1)?),
                     }
                 }
             }
@@ -152,67 +207,19 @@ impl Batched for Lists {
     }
 }
 
-/// The columns of the pets that a condition selects, each as an array.
-macro_rules! page {
-    ($condition:literal) => {
-        concat!(pet_arrays!(), " FROM (SELECT ", pet_columns!(), " FROM pets WHERE ", $condition, ") AS pet")
-    };
-}
-
-/// Query that returns a row for each list, with an array for each column. A row for each pet would cost more
-/// on both sides.
-///
-/// The lists of one status are read in the order of the index over status and identifier, and no other index
-/// has that order. So a plan that was made once for any values is right for all of them.
-const READ_LISTS: &str = concat!(
-    "SELECT list - 1, page.* \
-     FROM unnest($1, $2, $3) WITH ORDINALITY AS asked (status, after, size, list) \
-     CROSS JOIN LATERAL (SELECT ",
-    page!("id > asked.after ORDER BY id LIMIT asked.size"),
-    ") AS page \
-     WHERE asked.status = 0 \
-     UNION ALL SELECT list - 1, page.* \
-     FROM unnest($1, $2, $3) WITH ORDINALITY AS asked (status, after, size, list) \
-     CROSS JOIN LATERAL (SELECT ",
-    page!(
-        "status <= asked.status AND (status, id) > (asked.status, asked.after) \
-         ORDER BY status, id LIMIT asked.size"
-    ),
-    ") AS page \
-     WHERE asked.status <> 0"
-);
-
-/// Query for one list of every status, as in [`READ_LISTS`]: after `$1`, at most `$2` pets.
-const READ_LIST: &str = concat!("SELECT 0::bigint, ", page!("id > $1 ORDER BY id LIMIT $2"));
-
-/// Query for one list of the status `$3`, as in [`READ_LISTS`].
-const READ_LIST_OF_STATUS: &str = concat!(
-    "SELECT 0::bigint, ",
-    page!("status <= $3 AND (status, id) > ($3, $1) ORDER BY status, id LIMIT $2")
-);
-
-fn read_lists_on_postgres(lists: &[Rows]) -> Statement {
-    if let [Rows { status, after, limit }] = *lists {
-        let (after, limit) = (after.into(), limit.into());
-        return if status == 0 {
-            Statement::from_sql_and_values(DbBackend::Postgres, READ_LIST, [after, limit])
-        } else {
-            let values = [after, limit, status.into()];
-            Statement::from_sql_and_values(DbBackend::Postgres, READ_LIST_OF_STATUS, values)
-        };
-    }
+fn list_pets_on_postgres(lists: &[Rows]) -> Statement {
     let values = [
         array_value(ArrayType::SmallInt, lists.iter().map(|list| list.status)),
         numbers(lists.iter().map(|list| list.after)),
         numbers(lists.iter().map(|list| list.limit)),
     ];
-    Statement::from_sql_and_values(DbBackend::Postgres, READ_LISTS, values)
+    let text = include_str!("sql/postgres/list_pets.sql");
+    Statement::from_sql_and_values(DbBackend::Postgres, text, values)
 }
 
 /// Returns one `SELECT` for each list. The lists of every status come first, so that there are few different
-/// texts, and each is prepared once. For the same reason the limits are sums: SQLite would prepare a
-/// statement with a bare limit again for each value.
-fn read_lists_on_sqlite(lists: &[Rows]) -> Statement {
+/// texts, and each is prepared once.
+fn list_pets_on_sqlite(lists: &[Rows]) -> Statement {
     let mut parts = Vec::with_capacity(lists.len());
     let mut values: Vec<Value> = Vec::with_capacity(4 * lists.len());
     let numbered = || lists.iter().zip(0_i64..);
@@ -220,17 +227,13 @@ fn read_lists_on_sqlite(lists: &[Rows]) -> Statement {
     let of_one_status = numbered().filter(|(list, _)| list.status != 0);
     for (list, number) in of_every_status.chain(of_one_status) {
         values.push(number.into());
-        let filter = if list.status == 0 {
-            "id > ?"
+        parts.push(if list.status == 0 {
+            include_str!("sql/sqlite/list_pets.sql")
         } else {
             values.push(list.status.into());
-            "status = ? AND id > ?"
-        };
+            include_str!("sql/sqlite/list_pets_of_status.sql")
+        });
         values.extend([list.after.into(), list.limit.into()]);
-        parts.push(format!(
-            "SELECT * FROM (SELECT ? AS list, {} FROM pets WHERE {filter} ORDER BY id LIMIT ? + 0)",
-            pet_columns!()
-        ));
     }
     Statement::from_sql_and_values(DbBackend::Sqlite, parts.join(" UNION ALL "), values)
 }

@@ -1,5 +1,6 @@
 use std::collections::HashSet;
 
+use futures_util::future::join_all;
 use proptest::{prelude::*, sample::select};
 use sea_orm::{ActiveValue::Set, EntityTrait};
 use tokio::runtime::Runtime;
@@ -91,8 +92,55 @@ async fn walk(store: &Store, status: Option<PetStatus>, sizes: &[i32]) -> Vec<Pe
     walked
 }
 
+/// Makes the calls one after another, each of which runs an entity query, and all at once, which run a
+/// statement of `sql`. Returns both results.
+async fn alone_and_together<T>(
+    calls: impl Iterator<Item = impl Future<Output = T>> + Clone,
+) -> (Vec<T>, Vec<T>) {
+    let mut alone = Vec::new();
+    for call in calls.clone() {
+        alone.push(call.await);
+    }
+    (alone, join_all(calls).await)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn the_statements_for_calls_together_equal_the_entity_queries(
+        stored in proptest::collection::vec(statuses(), 2..40),
+        lists in proptest::collection::vec((-1..45_i64, 1..30_i32, statuses()), 2..30),
+        ids in proptest::collection::hash_set(-2..45_i64, 2..30),
+    ) {
+        Runtime::new().unwrap().block_on(async {
+            let (store, _folder) = new_store().await;
+            let new = || stored.iter().map(|status| new_pet("Rex", *status));
+            let (alone, together) = alone_and_together(new().map(|new| store.pets.insert_pet(new))).await;
+            for (index, (alone, together)) in alone.into_iter().zip(together).enumerate() {
+                let (alone, together) = (alone.unwrap(), together.unwrap());
+                let count = i64::try_from(stored.len()).unwrap();
+                prop_assert_eq!(alone.id.0, i64::try_from(index).unwrap() + 1);
+                prop_assert_eq!(&together, &Pet { id: PetId(alone.id.0 + count), ..alone });
+                prop_assert_eq!(store.pets.find_pet(together.id).await.unwrap(), Some(together));
+            }
+            let found = ids.iter().map(|id| store.pets.find_pet(PetId(*id)));
+            let (alone, together) = alone_and_together(found).await;
+            for (alone, together) in alone.into_iter().zip(together) {
+                prop_assert_eq!(alone.unwrap(), together.unwrap());
+            }
+            let pages = lists.iter().map(|(after, size, status)| {
+                let size = PageSize::parse(*size).unwrap();
+                store.pets.list_pets(ListPets { size, after: Some(PetId(*after)), status: *status })
+            });
+            let (alone, together) = alone_and_together(pages).await;
+            for (alone, together) in alone.into_iter().zip(together) {
+                prop_assert_eq!(alone.unwrap(), together.unwrap());
+            }
+            store.database().close().await;
+            Ok(())
+        })?;
+    }
 
     #[test]
     fn pages_cover_every_pet_exactly_once(

@@ -1,7 +1,6 @@
 //! Table `accounts`.
 
 use petstore_clock::UnixMillis;
-use petstore_database::revision::Relation;
 use sea_orm::entity::prelude::*;
 
 use crate::{
@@ -23,6 +22,9 @@ pub(crate) struct Model {
     pub suspended_at: Option<i64>,
     pub suspend_reason: Option<String>,
 }
+
+#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+pub(crate) enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 

@@ -1,7 +1,6 @@
 //! Table `refusals`.
 
 use petstore_clock::UnixMillis;
-use petstore_database::revision::Relation;
 use sea_orm::{ActiveValue::NotSet, Set, entity::prelude::*};
 
 use crate::accounts::{AccountId, Refusal, refusal_cause};
@@ -21,6 +20,9 @@ pub(crate) struct Model {
     pub until: Option<i64>,
     pub repeats: i64,
 }
+
+#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+pub(crate) enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
