@@ -89,7 +89,8 @@ methods! {
     get_key "GetKey" Viewer GetKeyRequest GetKeyResponse keys::get;
     list_keys "ListKeys" Viewer ListKeysRequest ListKeysResponse keys::list;
     find_keys "FindKeys" Viewer FindKeysRequest FindKeysResponse keys::find;
-    get_key_handover "GetKeyHandover" Viewer GetKeyHandoverRequest GetKeyHandoverResponse keys::get_key_handover;
+    get_key_handover "GetKeyHandover" Viewer GetKeyHandoverRequest GetKeyHandoverResponse
+        keys::get_key_handover;
     rotate_key "RotateKey" Admin RotateKeyRequest RotateKeyResponse keys::rotate;
     revoke_key "RevokeKey" Admin RevokeKeyRequest RevokeKeyResponse keys::revoke;
     create_ban "CreateBan" Admin CreateBanRequest CreateBanResponse keys::ban;
@@ -101,8 +102,10 @@ methods! {
     get_overview "GetOverview" Viewer GetOverviewRequest GetOverviewResponse usage::get_overview;
     list_deprecated_use "ListDeprecatedUse" Viewer ListDeprecatedUseRequest ListDeprecatedUseResponse
         usage::list_deprecated_use;
-    create_brownout "CreateBrownout" Admin CreateBrownoutRequest CreateBrownoutResponse usage::create_brownout;
-    cancel_brownout "CancelBrownout" Admin CancelBrownoutRequest CancelBrownoutResponse usage::cancel_brownout;
+    create_brownout "CreateBrownout" Admin CreateBrownoutRequest CreateBrownoutResponse
+        usage::create_brownout;
+    cancel_brownout "CancelBrownout" Admin CancelBrownoutRequest CancelBrownoutResponse
+        usage::cancel_brownout;
     list_brownouts "ListBrownouts" Viewer ListBrownoutsRequest ListBrownoutsResponse usage::list_brownouts;
     explain_refusal "ExplainRefusal" Viewer ExplainRefusalRequest ExplainRefusalResponse
         explain::explain_refusal;

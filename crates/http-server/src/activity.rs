@@ -1,5 +1,5 @@
-//! Activity of a connection, of HTTP/2 only its bytes and whether the app works. hyper does not report it, so
-//! it is observed from both sides: at the stream and at the app.
+//! Activity of a connection, of HTTP/2 only its bytes and whether the app works, and the graceful shutdown
+//! that ends it. hyper does not report activity, so it is observed from both sides: at the stream and at the app.
 
 use std::{
     pin::Pin,
@@ -15,11 +15,12 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
-
-use super::{
-    connection_slots::{OpenConnection, UnreadBytes},
-    port::{DrainState, DrainWatch},
+use tokio::{
+    sync::watch,
+    time::{Duration, Instant, sleep_until},
 };
+
+use super::connection_slots::{OpenConnection, UnreadBytes};
 
 /// Event that an HTTP/1.1 connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -265,12 +266,82 @@ impl Body for TrackedBody {
     }
 }
 
+/// Steps of a graceful shutdown, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DrainState {
+    /// Connections stay open for further requests.
+    Serving,
+    /// Connections are still accepted, but each announces its close.
+    Draining {
+        /// Time at which the drain began.
+        since: Instant,
+    },
+    /// The only connections still accepted are those that clients have opened before.
+    Closing {
+        /// Time at which the drain began.
+        draining_since: Instant,
+    },
+}
+
+/// Control that changes the step for all connections of a server.
+#[derive(Debug)]
+pub(super) struct DrainControl(watch::Sender<DrainState>);
+
+/// Observer of the server's step.
+#[derive(Clone, Debug)]
+pub(super) struct DrainWatch(watch::Receiver<DrainState>);
+
+impl DrainControl {
+    pub(super) fn new() -> Self {
+        Self(watch::Sender::new(DrainState::Serving))
+    }
+
+    pub(super) fn drain(&self) {
+        self.0.send_replace(DrainState::Draining { since: Instant::now() });
+    }
+
+    pub(super) fn close(&self) {
+        let draining_since = match *self.0.borrow() {
+            DrainState::Draining { since } | DrainState::Closing { draining_since: since } => since,
+            DrainState::Serving => Instant::now(),
+        };
+        self.0.send_replace(DrainState::Closing { draining_since });
+    }
+
+    pub(super) fn watch(&self) -> DrainWatch {
+        DrainWatch(self.0.subscribe())
+    }
+}
+
+impl DrainWatch {
+    pub(super) fn now(&self) -> DrainState {
+        *self.0.borrow()
+    }
+
+    /// Waits for the next step.
+    pub(super) async fn next(&mut self) -> DrainState {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await; // the server is gone, and its connections are about to be
+        }
+        *self.0.borrow_and_update()
+    }
+
+    /// Waits until the closing server closes a connection that has been idle since `idle_since`.
+    pub(super) async fn idle_connections_expired(mut self, idle_since: Instant, idle_grace: Duration) {
+        let mut state = self.now();
+        loop {
+            if let DrainState::Closing { draining_since } = state {
+                return sleep_until(idle_since.max(draining_since) + idle_grace).await;
+            }
+            state = self.next().await;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
     use super::*;
-    use crate::{connection::ObservedStream, connection_slots::ConnectionSlots, port::DrainControl};
+    use crate::connection_slots::ConnectionSlots;
 
     fn activity() -> Activity {
         let slot = ConnectionSlots::new(1, 1).take(None, [192, 0, 2, 1].into()).unwrap();
@@ -290,23 +361,6 @@ mod tests {
         drop(request);
         assert_eq!(activity.now().phase, ConnectionPhase::Idle);
         assert!(!activity.now().is_before_first_request());
-    }
-
-    #[tokio::test]
-    async fn what_a_client_does_not_take_is_unread_until_it_does() {
-        let slots = ConnectionSlots::new(1, 1);
-        let slot = slots.take(None, [192, 0, 2, 1].into()).unwrap();
-        let activity = Activity::new(DrainControl::new().watch(), Arc::clone(&slot.connection));
-        let (client, server) = tokio::io::duplex(8);
-        let (mut client, mut server) = (client, ObservedStream::new(server, activity, 5));
-        let write = tokio::spawn(async move { server.write_all(&[b'x'; 20]).await });
-        while slots.unread() == 0 {
-            tokio::task::yield_now().await;
-        }
-        assert_eq!(slots.unread(), 12 + 5, "and what the stream itself may hold");
-        client.read_exact(&mut [0; 20]).await.unwrap();
-        write.await.unwrap().unwrap();
-        assert_eq!(slots.unread(), 0);
     }
 
     #[test]

@@ -1,20 +1,12 @@
 //! One connection, from its first byte to its last.
 
-use std::{
-    future::{Future, poll_fn},
-    io,
-    net::SocketAddr,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
-};
+use std::{future::Future, io, net::SocketAddr, sync::Arc};
 
-use bytes::Bytes;
 use http::HeaderValue;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite},
     net::TcpStream,
     time::{Instant, timeout},
 };
@@ -22,13 +14,13 @@ use tokio_io_timeout::TimeoutStream;
 
 use super::{
     App, Certificate, ConnectionSlots, HttpPeer, Server, ServerLimits,
-    activity::Activity,
-    connection_slots::{OpenConnection, UnreadBytes},
+    activity::{Activity, DrainWatch},
+    connection_slots::OpenConnection,
     discard_body::{BodyDiscarder, lingering_close},
     http1::{self as version_1, Driver, End, Http1Service},
     http2::{self as version_2, Http2Service, Streams},
-    port::DrainWatch,
     proxy_protocol,
+    stream::ObservedStream,
 };
 
 /// Bytes that a connection over TLS keeps of what its client does not take: the bound of rustls.
@@ -191,123 +183,5 @@ impl Connections {
         version_2::drive(&mut connection, activity, peer, limits, self.drain.clone(), &streams).await;
         drop(connection);
         streams.end().await;
-    }
-}
-
-/// Stream that records in the activity when bytes are received, and when all are sent.
-#[derive(Debug)]
-pub(super) struct ObservedStream<I> {
-    stream: I,
-    activity: Activity,
-    /// Bytes that were received and not read yet.
-    unread: Bytes,
-    /// Bytes that the client does not take.
-    unsent: Option<UnreadBytes>,
-    /// Maximum number of bytes that the stream itself holds meanwhile.
-    buffer: usize,
-}
-
-impl<I> ObservedStream<I> {
-    pub(super) fn new(stream: I, activity: Activity, buffer: usize) -> Self {
-        Self { stream, activity, unread: Bytes::new(), unsent: None, buffer }
-    }
-
-    pub(super) fn into_inner(self) -> I {
-        self.stream
-    }
-
-    /// Counts the bytes that are left while the client takes none.
-    fn note_written<T>(&mut self, written: &Poll<io::Result<T>>, left: usize) {
-        if written.is_ready() {
-            self.unsent = None;
-            return;
-        }
-        let bytes = left + self.buffer;
-        if self.unsent.as_ref().is_none_or(|unsent| unsent.bytes != bytes) {
-            self.unsent = Some(UnreadBytes::new(self.activity.connection(), bytes));
-        }
-    }
-
-    /// Puts back bytes that were read too early. The stream must have none left from before.
-    pub(super) fn put_back(&mut self, unread: Bytes) {
-        self.unread = unread;
-    }
-}
-
-impl<I: AsyncRead + Unpin> ObservedStream<I> {
-    /// Waits for bytes to read. Returns `false` if the peer has closed its half.
-    pub(super) async fn has_more(&mut self) -> io::Result<bool> {
-        if self.unread.is_empty() {
-            self.unread = poll_fn(|context| {
-                let mut first = [0; 64];
-                let mut first = ReadBuf::new(&mut first);
-                ready!(Pin::new(&mut self.stream).poll_read(context, &mut first))?;
-                Poll::Ready(io::Result::Ok(Bytes::copy_from_slice(first.filled())))
-            })
-            .await?;
-        }
-        Ok(!self.unread.is_empty())
-    }
-}
-
-impl<I: AsyncRead + Unpin> AsyncRead for ObservedStream<I> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if !self.unread.is_empty() {
-            let len = buffer.remaining().min(self.unread.len());
-            buffer.put_slice(&self.unread.split_to(len));
-            self.activity.byte_received();
-            return Poll::Ready(Ok(()));
-        }
-        let before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if buffer.filled().len() > before {
-            self.activity.byte_received();
-        }
-        read
-    }
-}
-
-impl<I: AsyncWrite + Unpin> AsyncWrite for ObservedStream<I> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.activity.note_unsent(true);
-        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.note_written(&written, bytes.len());
-        written
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.activity.note_unsent(true);
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.note_written(&written, slices.iter().map(|slice| slice.len()).sum());
-        written
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // hyper flushes when it has written everything.
-        let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        self.note_written(&flushed, 0);
-        ready!(flushed)?;
-        self.activity.note_unsent(false);
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }

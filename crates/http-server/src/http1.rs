@@ -27,11 +27,10 @@ use tokio::{
 
 use super::{
     App, HttpPeer, ServerLimits,
-    activity::{Activity, BodyState, ConnectionPhase, RequestInFlight, Snapshot, TrackedBody},
+    activity::{Activity, BodyState, ConnectionPhase, DrainWatch, RequestInFlight, Snapshot, TrackedBody},
     add_fields,
-    connection::ObservedStream,
     discard_body::{RequestBody, after_discarding, close_after},
-    port::DrainWatch,
+    stream::ObservedStream,
     with_jitter,
 };
 

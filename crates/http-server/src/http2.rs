@@ -23,11 +23,10 @@ use tokio::{
 
 use super::{
     App, HttpPeer, ServerLimits,
-    activity::{Activity, TrackedBody},
+    activity::{Activity, DrainState, DrainWatch, TrackedBody},
     add_fields,
-    connection::ObservedStream,
     discard_body::{BodyDiscarder, RequestBody},
-    port::{DrainState, DrainWatch},
+    stream::ObservedStream,
     with_jitter,
 };
 

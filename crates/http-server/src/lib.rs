@@ -61,6 +61,7 @@ mod http1;
 mod http2;
 mod port;
 mod proxy_protocol;
+mod stream;
 #[cfg(test)]
 mod tests;
 pub mod tls;

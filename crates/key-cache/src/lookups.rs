@@ -179,18 +179,11 @@ impl<T: Clone> Drop for Gatherer<T> {
 /// Lookups in flight. A lookup is driven by the tasks that wait for it, and ends when all of them are
 /// dropped.
 #[derive(Debug)]
-pub(super) struct SingleFlight<T>(Arc<Mutex<Flights<T>>>);
-
-#[derive(Debug)]
-struct Flights<T> {
-    /// Lookups and their numbers.
-    by_digest: HashMap<KeyDigest, (u64, WeakShared<BoxFuture<'static, T>>)>,
-    last_number: u64,
-}
+pub(super) struct SingleFlight<T>(Mutex<HashMap<KeyDigest, WeakShared<BoxFuture<'static, T>>>>);
 
 impl<T> Default for SingleFlight<T> {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(Flights { by_digest: HashMap::new(), last_number: 0 })))
+        Self(Mutex::default())
     }
 }
 
@@ -206,44 +199,24 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         F: Future<Output = T> + Send + 'static,
     {
         let mut flights = self.0.lock();
-        if let Some(flight) = flights.by_digest.get(&digest).and_then(|(_, flight)| flight.upgrade()) {
+        let flight = flights.get(&digest).and_then(WeakShared::upgrade);
+        if let Some(flight) = flight.filter(|flight| flight.peek().is_none()) {
             return flight;
         }
-        flights.last_number += 1;
-        let number = flights.last_number;
-        let guard = RemoveAtEnd { flights: Arc::clone(&self.0), digest, number };
-        let look_up = look_up();
-        let flight = async move {
-            let _guard = guard; // dropped with the answer, or when no task is waiting
-            look_up.await
-        };
-        let flight = flight.boxed().shared();
+        // Those that have ended are removed before the map grows, so that the cost of a lookup is constant.
+        if flights.len() == flights.capacity() {
+            flights.retain(|_, flight| flight.upgrade().is_some());
+        }
+        let flight = look_up().boxed().shared();
         if let Some(weak) = flight.downgrade() {
-            flights.by_digest.insert(digest, (number, weak));
+            flights.insert(digest, weak);
         }
         flight
     }
 
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.0.lock().by_digest.len()
-    }
-}
-
-/// Removes a lookup when it ends, however it ends.
-struct RemoveAtEnd<T> {
-    flights: Arc<Mutex<Flights<T>>>,
-    digest: KeyDigest,
-    number: u64,
-}
-
-impl<T> Drop for RemoveAtEnd<T> {
-    fn drop(&mut self) {
-        let by_digest = &mut self.flights.lock().by_digest;
-        // Another lookup may have started since the last task that waited for this one was dropped.
-        if by_digest.get(&self.digest).is_some_and(|(number, _)| *number == self.number) {
-            by_digest.remove(&self.digest);
-        }
+        self.0.lock().values().filter(|flight| flight.upgrade().is_some()).count()
     }
 }
 

@@ -84,8 +84,8 @@ pub struct ResilientLimiter {
 
 impl ResilientLimiter {
     /// Probes Redis, for a second at most, and starts with it or without it. While Redis is unreachable and
-    /// limits are local, each of the `gateways` that count in it enforces its part of the limits. The names of
-    /// metrics begin with the prefix.
+    /// limits are local, each of the `gateways` that count in it enforces its part of the limits. The names
+    /// of metrics begin with the prefix.
     pub async fn start(
         redis: RedisLimiter,
         on_failure: OnRedisFailure,
@@ -131,8 +131,8 @@ impl ResilientLimiter {
         }
     }
 
-    /// Sets the name of the installation, whose counters gateways share. Before it is set, the limiter decides
-    /// without them.
+    /// Sets the name of the installation, whose counters gateways share. Before it is set, the limiter
+    /// decides without them.
     pub fn set_installation(&self, name: &str) {
         self.redis.set_installation(name);
     }

@@ -130,8 +130,10 @@ impl FirstSecret {
     async fn add(&self, store: &Store, now: UnixMillis) -> Result<bool, AdminError> {
         let store = AdminStore::new(store);
         match self {
-            Self::ApiKey(key) => Ok(store.create_first_account(key, now).await?.is_some()),
-            Self::OperatorToken(token) => Ok(store.create_first_operator(token, now).await?.is_some()),
+            Self::ApiKey(key) => Ok(Box::pin(store.create_first_account(key, now)).await?.is_some()),
+            Self::OperatorToken(token) => {
+                Ok(Box::pin(store.create_first_operator(token, now)).await?.is_some())
+            }
         }
     }
 }

@@ -6,13 +6,12 @@ use petstore::{
     Process,
     servers::{GatewaySettings, ServeSettings, start_gateway, start_service},
 };
-use petstore_admin_service::{domain::Actor, store::AdminStore};
-use petstore_caller::api_key::Environment;
 use petstore_clock::Clock;
-use petstore_core::accounts::{AccountName, KeyProperties, Plan, Quota};
+use petstore_core::accounts::{AccountName, Plan, Quota};
+use petstore_proto::admin::v1 as pb;
 use petstore_settings::{GrpcAddr, from_flags};
 use petstore_testkit::{
-    Client, eventually,
+    Client, account_message, administrator, eventually,
     faults::postgres::{PostgresProxy, Side},
     servers::{PostgresOptions, PostgresServer, RedisOptions, RedisServer},
 };
@@ -127,17 +126,14 @@ async fn serve(database: &str) -> Process {
 }
 
 async fn key(core: &Process) -> String {
-    let store = AdminStore::new(core.store().expect("the core's store"));
-    let now = Clock::system().now();
+    let mut admin = administrator(core, Clock::system());
     let account = AccountName::parse("costs").expect("a name");
-    store
-        .create_account(&Actor::LOCAL, &account, Plan::Enterprise(UNLIMITED), now)
-        .await
-        .expect("a new account");
-    let issued = store
-        .create_key(&Actor::LOCAL, &account, Environment::Production, KeyProperties::default(), now)
-        .await;
-    issued.expect("the account is there").key.expose().to_owned()
+    let created =
+        pb::CreateAccountRequest { account: Some(account_message(&account, Plan::Enterprise(UNLIMITED))) };
+    admin.create_account(created).await.expect("a new account");
+    let environment = pb::Environment::Production.into();
+    let key = pb::CreateKeyRequest { account: account.to_string(), environment, ..Default::default() };
+    admin.create_key(key).await.expect("the account is there").into_inner().api_key
 }
 
 /// Returns the number of messages of these names that were sent to PostgreSQL.

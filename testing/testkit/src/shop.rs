@@ -20,20 +20,24 @@ use petstore::{
     servers::{GatewaySettings, ServeSettings, start_gateway, start_service},
 };
 use petstore_admin_service::{
+    Administration,
     domain::{Actor, OperatorName, Role},
     store::AdminStore,
 };
 use petstore_caller::api_key::Environment;
-use petstore_caller::client_address::AllowedAddresses;
 use petstore_clock::{Clock, ManualClock, UnixMillis};
 use petstore_core::{
-    accounts::{
-        AccountName, AccountUpdate, IssuedKey, KeyId, KeyProperties, KeyScope, NewExpiry, Plan, PlanUpdate,
-        Quota, Remark,
-    },
+    Core,
+    accounts::{AccountName, Plan, Quota},
+    server::{InMemory, in_memory},
     store::Store,
 };
+use petstore_proto::admin::v1::{
+    self as pb, admin_service_client::AdminServiceClient, create_ban_request::End,
+    create_key_request::Expiration,
+};
 use petstore_settings::{GrpcAddr, from_flags};
+use prost_types::FieldMask;
 use tempfile::TempDir;
 
 use crate::{Client, Engine, eventually, store_database::store_database};
@@ -61,7 +65,7 @@ pub struct TestShop {
     environment: Environment,
     database_url: String,
     accounts: AtomicU32,
-    key_ids: Mutex<HashMap<String, KeyId>>,
+    key_ids: Mutex<HashMap<String, String>>,
     _folder: TempDir,
     _servers: Option<OwnServers>,
 }
@@ -172,8 +176,8 @@ impl TestShop {
         self.running.store().expect("the core's store")
     }
 
-    fn changes(&self) -> AdminStore {
-        AdminStore::new(self.store())
+    fn administrator(&self) -> AdminServiceClient<InMemory> {
+        administrator(&self.running, self.clock.clone())
     }
 
     /// Returns the REST address of each gateway.
@@ -230,7 +234,7 @@ impl TestShop {
 
     /// Returns a REST client with a key of a new account on this plan.
     pub async fn client_on(&self, plan: Plan) -> Client {
-        self.client_of(&self.account_on(plan).await).await
+        self.client_of(&Box::pin(self.account_on(plan)).await).await
     }
 
     /// Returns a REST client with a key of a new Enterprise account with these limits.
@@ -242,72 +246,72 @@ impl TestShop {
     pub async fn account_on(&self, plan: Plan) -> AccountName {
         let number = self.accounts.fetch_add(1, Ordering::Relaxed);
         let name = AccountName::parse(&format!("account-{number}")).expect("a name");
-        self.changes()
-            .create_account(&Actor::LOCAL, &name, plan, self.clock.now())
-            .await
-            .expect("a new account");
+        let account = Some(account_message(&name, plan));
+        let mut administrator = self.administrator();
+        let created = administrator.create_account(pb::CreateAccountRequest { account });
+        Box::pin(created).await.expect("a new account");
         name
     }
 
     /// Moves an account to another plan.
     pub async fn set_plan(&self, account: &AccountName, plan: Plan) {
-        let update = AccountUpdate { plan: Some(PlanUpdate::Plan(plan)), name: None };
-        self.changes()
-            .update_account(&Actor::LOCAL, account, update, self.clock.now())
-            .await
-            .expect("the account is there");
+        let update = pb::UpdateAccountRequest {
+            account: account.to_string(),
+            values: Some(account_message(account, plan)),
+            update_mask: Some(FieldMask { paths: vec!["plan".to_owned()] }),
+        };
+        self.administrator().update_account(update).await.expect("the account is there");
     }
 
     /// Suspends an account, for this reason.
     pub async fn suspend(&self, account: &AccountName, reason: &str) {
-        let reason = Remark::reason(reason).expect("a reason");
-        let changes = self.changes();
-        let suspended = changes.suspend_account(&Actor::LOCAL, account, reason, self.clock.now());
-        suspended.await.expect("the account is there");
+        let suspension =
+            pb::SuspendAccountRequest { account: account.to_string(), reason: reason.to_owned() };
+        self.administrator().suspend_account(suspension).await.expect("the account is there");
     }
 
     /// Ends the suspension of an account.
     pub async fn resume(&self, account: &AccountName) {
-        let changes = self.changes();
-        let resumed = changes.resume_account(&Actor::LOCAL, account, self.clock.now());
-        resumed.await.expect("the account is there");
+        let resumption = pb::ResumeAccountRequest { account: account.to_string() };
+        self.administrator().resume_account(resumption).await.expect("the account is there");
     }
 
     /// Creates an operator, and returns its token.
     pub async fn operator_token(&self, name: &str, role: Role) -> String {
         let name = OperatorName::parse(name).expect("a name");
-        let issued = self.changes().create_operator(&Actor::LOCAL, &name, role, None, self.clock.now()).await;
+        let changes = AdminStore::new(self.store());
+        let issued = changes.create_operator(&Actor::LOCAL, &name, role, None, self.clock.now()).await;
         issued.expect("a new operator").1.expose().to_owned()
     }
 
     /// Returns a REST client with a new key of the account.
     pub async fn client_of(&self, account: &AccountName) -> Client {
-        self.issue(account, KeyProperties::default()).await
+        Box::pin(self.issue(account, pb::CreateKeyRequest::default())).await
     }
 
     /// Returns a REST client with a new key of the account that expires after this time.
     pub async fn client_expiring(&self, account: &AccountName, after: Duration) -> Client {
-        let expires_at = Some(self.clock.now().plus(after));
-        self.issue(account, KeyProperties { expires_at, ..KeyProperties::default() }).await
+        let expiration = Some(Expiration::ExpireTime(self.clock.now().plus(after).to_timestamp()));
+        self.issue(account, pb::CreateKeyRequest { expiration, ..Default::default() }).await
     }
 
     /// Revokes the client's key.
     pub async fn revoke(&self, client: &Client) {
-        let id = self.key_id(client);
-        self.changes().revoke_key(&Actor::LOCAL, id, self.clock.now()).await.expect("the key is there");
+        let revocation = pb::RevokeKeyRequest { key_id: self.key_id(client) };
+        self.administrator().revoke_key(revocation).await.expect("the key is there");
     }
 
     /// Bans the client's key for this time, as an operator does.
     pub async fn ban(&self, client: &Client, length: Duration) {
-        let banned =
-            self.changes().add_ban(&Actor::LOCAL, self.key_id(client), length, None, self.clock.now()).await;
-        banned.expect("the key is there");
+        let end = length.try_into().ok().map(End::Duration);
+        let ban = pb::CreateBanRequest { key_id: self.key_id(client), end, ..Default::default() };
+        self.administrator().create_ban(ban).await.expect("the key is there");
     }
 
     /// Lifts the ban of the client's key.
     pub async fn lift_ban(&self, client: &Client) {
-        let lifted = self.changes().lift_ban(&Actor::LOCAL, self.key_id(client), self.clock.now()).await;
-        lifted.expect("the key is there");
+        let lifting = pb::LiftBanRequest { key_id: self.key_id(client) };
+        self.administrator().lift_ban(lifting).await.expect("the key is there");
     }
 
     /// Returns the number of bans in the store.
@@ -319,45 +323,64 @@ impl TestShop {
     /// Replaces the client's key, and returns a client with the new one. The old key works beside it for the
     /// grace period.
     pub async fn rotate(&self, client: &Client, grace: Duration) -> Client {
-        let id = self.key_id(client);
-        let (issued, _) = self
-            .changes()
-            .rotate_key(&Actor::LOCAL, id, grace, None, NewExpiry::SameLifetime, self.clock.now())
-            .await
-            .expect("the key is active");
-        self.client_with_key(&issued)
+        let (key_id, grace) = (self.key_id(client), grace.try_into().ok());
+        let rotation = pb::RotateKeyRequest { key_id, grace, ..Default::default() };
+        let rotated =
+            self.administrator().rotate_key(rotation).await.expect("the key is active").into_inner();
+        self.client_with_key(&rotated.api_key, rotated.key)
     }
 
     /// Returns a REST client with a new key of the account that may only read.
     pub async fn client_reading(&self, account: &AccountName) -> Client {
-        let scope = KeyScope { is_read_only: true, ..KeyScope::default() };
-        self.issue(account, KeyProperties { scope, ..KeyProperties::default() }).await
+        let access = pb::KeyAccess::Read.into();
+        self.issue(account, pb::CreateKeyRequest { access, ..Default::default() }).await
     }
 
     /// Returns a REST client with a new key of the account that may be used from these addresses.
     pub async fn client_bound_to(&self, account: &AccountName, addresses: &[&str]) -> Client {
-        let addresses = AllowedAddresses::parse(addresses.iter().copied()).expect("addresses");
-        let scope = KeyScope { addresses, ..KeyScope::default() };
-        self.issue(account, KeyProperties { scope, ..KeyProperties::default() }).await
+        let allowed_addresses = addresses.iter().map(|address| (*address).to_owned()).collect();
+        self.issue(account, pb::CreateKeyRequest { allowed_addresses, ..Default::default() }).await
     }
 
-    async fn issue(&self, account: &AccountName, properties: KeyProperties) -> Client {
-        let changes = self.changes();
-        let issued =
-            changes.create_key(&Actor::LOCAL, account, self.environment, properties, self.clock.now()).await;
-        self.client_with_key(&issued.expect("the account is there"))
+    async fn issue(&self, account: &AccountName, request: pb::CreateKeyRequest) -> Client {
+        let environment = match self.environment {
+            Environment::Production => pb::Environment::Production,
+            Environment::Staging => pb::Environment::Staging,
+        };
+        let (account, environment) = (account.to_string(), environment.into());
+        let request = pb::CreateKeyRequest { account, environment, ..request };
+        let mut administrator = self.administrator();
+        let issued = Box::pin(administrator.create_key(request)).await.expect("the account is there");
+        let issued = issued.into_inner();
+        self.client_with_key(&issued.api_key, issued.key)
     }
 
-    fn client_with_key(&self, issued: &IssuedKey) -> Client {
-        let key = issued.key.expose();
-        self.key_ids.lock().expect("no panic under this lock").insert(key.to_owned(), issued.record.id);
+    fn client_with_key(&self, key: &str, record: Option<pb::Key>) -> Client {
+        let id = record.expect("a new key").id;
+        self.key_ids.lock().expect("no panic under this lock").insert(key.to_owned(), id);
         self.anonymous().with_key(key)
     }
 
-    fn key_id(&self, client: &Client) -> KeyId {
+    fn key_id(&self, client: &Client) -> String {
         let ids = self.key_ids.lock().expect("no panic under this lock");
-        *ids.get(client.key()).expect("a key that this shop issued")
+        ids.get(client.key()).expect("a key that this shop issued").clone()
     }
+}
+
+/// Returns a client of the administration of a core in this process, which acts as the operator `local`.
+pub fn administrator(core: &Process, clock: Clock) -> AdminServiceClient<InMemory> {
+    let core = Core::new(core.store().expect("the core's store").clone(), clock);
+    AdminServiceClient::new(in_memory(Administration::new(core).services_as_local_operator()))
+}
+
+/// Returns an account as requests describe it.
+pub fn account_message(name: &AccountName, plan: Plan) -> pb::Account {
+    let limit = |limit| i64::try_from(limit).expect("a limit below 2⁵³");
+    let limits = plan.agreed().map(|Quota { per_minute, per_day }| pb::Limits {
+        per_minute: limit(per_minute),
+        per_day: limit(per_day),
+    });
+    pb::Account { name: name.to_string(), plan: plan.number(), limits, ..Default::default() }
 }
 
 async fn database_url(folder: &Path) -> String {

@@ -1,6 +1,11 @@
 //! Accounts.
 
-use petstore_core::accounts::{AccountId, AccountName, AccountUpdate, ListAccounts, PlanUpdate, Remark};
+use petstore_core::{
+    accounts::{
+        Account, AccountId, AccountName, AccountUpdate, ListAccounts, PlanUpdate, Remark, store::accounts,
+    },
+    errors::PetStoreError,
+};
 use petstore_proto::admin::v1::{
     self as pb, CreateAccountRequest, CreateAccountResponse, GetAccountRequest, GetAccountResponse,
     ListAccountsRequest, ListAccountsResponse, ResumeAccountRequest, ResumeAccountResponse,
@@ -14,7 +19,14 @@ pub(super) async fn create(call: Call, request: CreateAccountRequest) -> Result<
     let account = request.account.unwrap_or_default(); // an empty account fails with all its missing members
     let name = AccountName::parse_field("name", &account.name).map_err(convert::refused)?;
     let plan = convert::plan(account.plan, account.limits)?;
-    let account = call.store.create_account(&call.actor, &name, plan, call.now).await?;
+    let created = call.change(move |change| {
+        Box::pin(async move {
+            let account = accounts::insert(change.session, &name, plan, change.now).await?;
+            change.record("CreateAccount", None, &account).await?;
+            Ok(account)
+        })
+    });
+    let account = created.await?;
     Ok(CreateAccountResponse { account: Some(convert::account(&account)) })
 }
 
@@ -57,8 +69,29 @@ pub(super) async fn update(call: Call, request: UpdateAccountRequest) -> Result<
     let values = request.values.unwrap_or_default();
     let mask = request.update_mask.unwrap_or_default().paths;
     let update = account_update(&values, &mask)?;
-    let account = call.store.update_account(&call.actor, &name, update, call.now).await?;
+    let account =
+        change_account(&call, name, "UpdateAccount", |account| Ok(update.apply_to(account)?)).await?;
     Ok(UpdateAccountResponse { account: Some(convert::account(&account)) })
+}
+
+/// Replaces the account with the result of `work`, and records that. Does nothing if the account stays
+/// unchanged.
+async fn change_account(
+    call: &Call,
+    name: AccountName,
+    action: &'static str,
+    work: impl FnOnce(Account) -> Result<Account, PetStoreError> + Clone + Send + 'static,
+) -> Result<Account> {
+    call.change(move |change| {
+        Box::pin(async move {
+            let (before, after) = accounts::change(change.session, &name, change.now, work).await?;
+            if after != before {
+                change.record(action, Some(&before), &after).await?;
+            }
+            Ok(after)
+        })
+    })
+    .await
 }
 
 /// Fields of an account that requests may change, and those that are ignored in them.
@@ -94,15 +127,19 @@ fn account_update(values: &pb::Account, mask: &[String]) -> Result<AccountUpdate
     Ok(AccountUpdate { name, plan })
 }
 
+/// Suspends an account. All its keys are refused. An account that is already suspended gets the new reason.
 pub(super) async fn suspend(call: Call, request: SuspendAccountRequest) -> Result<SuspendAccountResponse> {
     let name = convert::account_name(&request.account)?;
     let reason = Remark::reason(&request.reason).map_err(convert::refused)?;
-    let account = call.store.suspend_account(&call.actor, &name, reason, call.now).await?;
+    let now = call.now;
+    let suspend = move |account: Account| Ok(account.suspended(reason, now));
+    let account = change_account(&call, name, "SuspendAccount", suspend).await?;
     Ok(SuspendAccountResponse { account: Some(convert::account(&account)) })
 }
 
 pub(super) async fn resume(call: Call, request: ResumeAccountRequest) -> Result<ResumeAccountResponse> {
     let name = convert::account_name(&request.account)?;
-    let account = call.store.resume_account(&call.actor, &name, call.now).await?;
+    let resume = |account: Account| Ok(Account { suspension: None, ..account });
+    let account = change_account(&call, name, "ResumeAccount", resume).await?;
     Ok(ResumeAccountResponse { account: Some(convert::account(&account)) })
 }

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::BoxFuture;
 use http::HeaderMap;
 use parking_lot::RwLock;
 use petstore_caller::{
@@ -30,7 +31,7 @@ use super::{Administration, convert};
 use crate::{
     domain::{Actor, Operator, Role},
     error::{AdminError, Result},
-    store::AdminStore,
+    store::{ActorChange, AdminStore},
 };
 
 /// Metadata in which a gateway sends the address of its client.
@@ -54,6 +55,19 @@ impl Call {
     /// Returns the accounts of the core.
     pub(super) fn accounts(&self) -> &Accounts {
         self.core.store().accounts()
+    }
+
+    /// Returns the result of a change by the operator, in an exclusive transaction.
+    ///
+    /// # Errors
+    ///
+    /// [`AdminError::InvalidOperatorToken`] if the token was revoked meanwhile, or that of the change.
+    pub(super) async fn change<T, F>(&self, change: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(ActorChange<'c>) -> BoxFuture<'c, Result<T>> + Clone + Send + 'static,
+    {
+        self.store.change(&self.actor, self.now, change).await
     }
 
     /// Returns the account that a filter names; `None` for an empty name, which selects every account.

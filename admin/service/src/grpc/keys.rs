@@ -7,7 +7,7 @@ use petstore_clock::UnixMillis;
 use petstore_core::{
     accounts::{
         ApiKeyRecord, Ban, IssuedKey, KeyId, KeyProperties, KeyState, ListKeys, Minute, NewExpiry, Remark,
-        store::MinutesOf,
+        store::{MinutesOf, bans, keys},
     },
     errors::PetStoreError,
 };
@@ -18,9 +18,14 @@ use petstore_proto::admin::v1::{
     ListKeysResponse, RevokeKeyRequest, RevokeKeyResponse, RotateKeyRequest, RotateKeyResponse,
     create_ban_request::End, create_key_request::Expiration, rotate_key_request::Expiration as NewExpiration,
 };
+use serde_json::json;
 
 use super::{caller::Call, convert};
-use crate::{domain::PageTokens, error::Result};
+use crate::{
+    domain::{Audited, Change, PageTokens, ban_json},
+    error::Result,
+    store::audit,
+};
 
 pub(super) async fn create(call: Call, request: CreateKeyRequest) -> Result<CreateKeyResponse> {
     let account = convert::account_name(&request.account)?;
@@ -33,7 +38,13 @@ pub(super) async fn create(call: Call, request: CreateKeyRequest) -> Result<Crea
         Some(Expiration::Ttl(ttl)) => Some(convert::after("ttl", call.now, convert::duration("ttl", ttl)?)?),
     };
     let properties = KeyProperties { label, scope, expires_at, replaces: None };
-    let issued = call.store.create_key(&call.actor, &account, environment, properties, call.now);
+    let issued = call.change(move |change| {
+        Box::pin(async move {
+            let issued = keys::create(change.session, &account, environment, properties, change.now).await?;
+            change.record("CreateKey", None, &issued.record).await?;
+            Ok(issued)
+        })
+    });
     let IssuedKey { record, key } = issued.await?;
     let shown = key.expose().to_owned();
     Ok(CreateKeyResponse { key: Some(convert::key(&record, None, call.now)), api_key: shown })
@@ -105,6 +116,9 @@ pub(super) async fn with_bans(call: &Call, keys: &[ApiKeyRecord]) -> Result<Vec<
     Ok(keys.iter().map(|key| convert::key(key, ban_of(key.id), call.now)).collect())
 }
 
+/// Creates a key of the same account, environment, label and scope, which replaces another key. The old key
+/// expires after `grace`, and never later than it would have. If an environment is given, a key of another
+/// one is left unchanged.
 pub(super) async fn rotate(call: Call, request: RotateKeyRequest) -> Result<RotateKeyResponse> {
     let id = convert::key_id(&request.key_id)?;
     let grace = request.grace.map(|grace| convert::duration("grace", grace)).transpose()?;
@@ -122,7 +136,23 @@ pub(super) async fn rotate(call: Call, request: RotateKeyRequest) -> Result<Rota
             return Err(convert::refuse("never", "must be true"));
         }
     };
-    let rotated = call.store.rotate_key(&call.actor, id, grace, environment, expiry, call.now);
+    let rotated = call.change(move |change| {
+        Box::pin(async move {
+            let (old, now) = (keys::find(change.session, id).await?, change.now);
+            if environment.is_some_and(|environment| environment != old.environment) {
+                let (id, environment) = (id.to_string(), old.environment);
+                return Err(PetStoreError::KeyOfAnotherEnvironment { id, environment }.into());
+            }
+            let first_expiry = audit::first_expiry(change.session, &old).await?;
+            let created = ApiKeyRecord { expires_at: first_expiry, ..old.clone() };
+            let expires_at = expiry.of(&created, now);
+            let (new, expiring) = keys::replace(change.session, &old, grace, expires_at, now).await?;
+            let (subject, before) = (old.subject(), Some(old.json()));
+            let after = Some(json!({ "old": expiring.json(), "new": new.record.json() }));
+            change.record_event(Change { action: "RotateKey", subject, before, after }).await?;
+            Ok((new, expiring))
+        })
+    });
     let (issued, old) = rotated.await?;
     Ok(RotateKeyResponse {
         key: Some(convert::key(&issued.record, None, call.now)),
@@ -133,10 +163,21 @@ pub(super) async fn rotate(call: Call, request: RotateKeyRequest) -> Result<Rota
 
 pub(super) async fn revoke(call: Call, request: RevokeKeyRequest) -> Result<RevokeKeyResponse> {
     let id = convert::key_id(&request.key_id)?;
-    let record = call.store.revoke_key(&call.actor, id, call.now).await?;
+    let revoked = call.change(move |change| {
+        Box::pin(async move {
+            let (before, after) = keys::revoke(change.session, id, change.now).await?;
+            if after != before {
+                change.record("RevokeKey", Some(&before), &after).await?;
+            }
+            Ok(after)
+        })
+    });
+    let record = revoked.await?;
     Ok(RevokeKeyResponse { key: with_bans(&call, &[record]).await?.pop() })
 }
 
+/// Bans a key from now on. The new ban replaces any other. The key's owner is shown the reason. The next ban
+/// depends on its length, as after any other.
 pub(super) async fn ban(call: Call, request: CreateBanRequest) -> Result<CreateBanResponse> {
     let id = convert::key_id(&request.key_id)?;
     let reason = Remark::reason(&request.reason).map_err(convert::refused)?;
@@ -152,13 +193,35 @@ pub(super) async fn ban(call: Call, request: CreateBanRequest) -> Result<CreateB
     if length.is_zero() || length > Duration::from_hours(24 * 366) {
         return Err(convert::refuse("endTime", "must be in the future, at most 366 days from now"));
     }
-    let (account, ban) = call.store.add_ban(&call.actor, id, length, reason, call.now).await?;
+    let banned = call.change(move |change| {
+        Box::pin(async move {
+            let (key, before, ban) = bans::impose(change.session, id, length, reason, change.now).await?;
+            let (subject, before, after) =
+                (key.subject(), before.as_ref().map(ban_json), Some(ban_json(&ban)));
+            change.record_event(Change { action: "CreateBan", subject, before, after }).await?;
+            Ok((key.account, ban))
+        })
+    });
+    let (account, ban) = banned.await?;
     Ok(CreateBanResponse { ban: Some(convert::ban(id, &account, &ban)) })
 }
 
+/// Lifts a key's ban and resets its history, so that the next ban is as short as a first one. Applies also to
+/// bans that were imposed earlier but are not known here yet.
 pub(super) async fn lift_ban(call: Call, request: LiftBanRequest) -> Result<LiftBanResponse> {
     let id = convert::key_id(&request.key_id)?;
-    call.store.lift_ban(&call.actor, id, call.now).await?;
+    let lifted = call.change(move |change| {
+        Box::pin(async move {
+            let (key, before) = bans::lift(change.session, id, change.now).await?;
+            // A gateway may not have reported the ban of an active key yet, which is lifted too.
+            if before.is_none() && key.state(change.now) != KeyState::Active {
+                return Ok(());
+            }
+            let (subject, before) = (key.subject(), before.as_ref().map(ban_json));
+            Ok(change.record_event(Change { action: "LiftBan", subject, before, after: None }).await?)
+        })
+    });
+    lifted.await?;
     Ok(LiftBanResponse {})
 }
 

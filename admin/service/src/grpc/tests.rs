@@ -7,7 +7,7 @@ use petstore_caller::api_key::{ApiKey, OperatorToken};
 use petstore_clock::{Clock, ManualClock, UnixMillis};
 use petstore_core::{
     Core,
-    accounts::{AccountName, Plan},
+    accounts::Plan,
     server::in_memory,
     store::{SCHEMA, Store},
 };

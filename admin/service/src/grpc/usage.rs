@@ -6,7 +6,10 @@ use petstore_clock::UnixMillis;
 use petstore_core::{
     accounts::{
         AccountId, Day, Minute, UsageMinute,
-        store::{AccountDay, DaysOf, MinutesOf, UsedShare, brownouts::Brownout},
+        store::{
+            AccountDay, DaysOf, MinutesOf, UsedShare,
+            brownouts::{self, Brownout},
+        },
     },
     errors::PetStoreError,
 };
@@ -18,7 +21,10 @@ use petstore_proto::admin::v1::{
 };
 
 use super::{caller::Call, convert};
-use crate::{domain::PageTokens, error::Result};
+use crate::{
+    domain::{Audited, Change, PageTokens},
+    error::Result,
+};
 
 /// Default number of minutes.
 const MINUTES: i64 = 60;
@@ -261,6 +267,7 @@ fn account_usage(start: Day, row: AccountDay) -> AccountUsage {
     }
 }
 
+/// Plans a brownout, from a time and for a length, for one account or for all.
 pub(super) async fn create_brownout(
     call: Call,
     request: CreateBrownoutRequest,
@@ -269,15 +276,32 @@ pub(super) async fn create_brownout(
     let start = request.start_time.map(|start| convert::moment("startTime", start)).transpose()?;
     let length = request.duration.ok_or_else(|| convert::refuse("duration", "is required"))?;
     let period = (start.unwrap_or(call.now), convert::duration("duration", length)?);
-    let brownout = call.store.plan_brownout(&call.actor, account, period, call.now).await?;
+    let planned = call.change(move |change| {
+        Box::pin(async move {
+            let planned = brownouts::plan(change.session, account.as_ref(), period, change.now).await?;
+            change.record("CreateBrownout", None, &planned).await?;
+            Ok(planned)
+        })
+    });
+    let brownout = planned.await?;
     Ok(CreateBrownoutResponse { brownout: Some(brownout_message(&brownout)) })
 }
 
+/// Cancels a brownout, unless it has ended or does not exist.
 pub(super) async fn cancel_brownout(
     call: Call,
     request: CancelBrownoutRequest,
 ) -> Result<CancelBrownoutResponse> {
-    call.store.cancel_brownout(&call.actor, request.id, call.now).await?;
+    let cancelled = call.change(move |change| {
+        Box::pin(async move {
+            let Some(cancelled) = brownouts::cancel(change.session, request.id, change.now).await? else {
+                return Ok(());
+            };
+            let (subject, before) = (cancelled.subject(), Some(cancelled.json()));
+            Ok(change.record_event(Change { action: "CancelBrownout", subject, before, after: None }).await?)
+        })
+    });
+    cancelled.await?;
     Ok(CancelBrownoutResponse {})
 }
 

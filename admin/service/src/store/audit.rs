@@ -42,7 +42,7 @@ impl AdminStore {
 }
 
 /// Returns the expiry that a key was created with, to the second if a rotation has brought it forward.
-pub(super) async fn first_expiry(
+pub(crate) async fn first_expiry(
     transaction: &Session,
     key: &ApiKeyRecord,
 ) -> Result<Option<UnixMillis>, DbErr> {

@@ -2,7 +2,6 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use futures_util::future::BoxFuture;
 use petstore_caller::api_key::{KeyDigest, OperatorToken};
 use petstore_clock::UnixMillis;
 use petstore_core::{accounts::NewExpiry, pages::PageSize, violations::Violation};
@@ -56,23 +55,21 @@ impl AdminStore {
     /// # Errors
     ///
     /// If the database fails.
-    pub fn create_first_operator<'a>(
-        &'a self,
-        token: &'a OperatorToken,
+    pub async fn create_first_operator(
+        &self,
+        token: &OperatorToken,
         now: UnixMillis,
-    ) -> BoxFuture<'a, Result<Option<Operator>>> {
-        Box::pin(async move {
-            let (name, token) = (OperatorName::parse("first")?, token.clone());
-            self.change(&Actor::LOCAL, now, move |change| {
-                Box::pin(async move {
-                    if !operator::Entity::find().limit(1).all(change.session).await?.is_empty() {
-                        return Ok(None);
-                    }
-                    insert(&change, &name, Role::Admin, &token, None).await.map(Some)
-                })
+    ) -> Result<Option<Operator>> {
+        let (name, token) = (OperatorName::parse("first")?, token.clone());
+        self.change(&Actor::LOCAL, now, move |change| {
+            Box::pin(async move {
+                if !operator::Entity::find().limit(1).all(change.session).await?.is_empty() {
+                    return Ok(None);
+                }
+                insert(&change, &name, Role::Admin, &token, None).await.map(Some)
             })
-            .await
         })
+        .await
     }
 
     /// Returns `true` if there is an operator, even a revoked one.
@@ -80,8 +77,8 @@ impl AdminStore {
     /// # Errors
     ///
     /// If the database fails.
-    pub fn has_operators(&self) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move { Ok(!self.database.all(operator::Entity::find().limit(1)).await?.is_empty()) })
+    pub async fn has_operators(&self) -> Result<bool> {
+        Ok(!self.database.all(operator::Entity::find().limit(1)).await?.is_empty())
     }
 
     /// Returns `true` if an operator has this token, in any state.
@@ -89,11 +86,9 @@ impl AdminStore {
     /// # Errors
     ///
     /// If the database fails.
-    pub fn has_token<'a>(&'a self, token: &'a OperatorToken) -> BoxFuture<'a, Result<bool>> {
-        Box::pin(async move {
-            let find = operator::Entity::find().filter(Column::Digest.eq(token.digest().0.to_vec()));
-            Ok(!self.database.all(find).await?.is_empty())
-        })
+    pub async fn has_token(&self, token: &OperatorToken) -> Result<bool> {
+        let find = operator::Entity::find().filter(Column::Digest.eq(token.digest().0.to_vec()));
+        Ok(!self.database.all(find).await?.is_empty())
     }
 
     /// Revokes an operator's token permanently, with immediate effect. An operator that is already revoked

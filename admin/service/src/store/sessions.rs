@@ -131,7 +131,7 @@ impl AdminStore {
                 let Some(operator) = operator else { return Ok(()) };
                 let subject = Subject::Operator(OperatorName::stored(operator.name));
                 let change_of = Change { action: "RevokeSession", subject, before: None, after: None };
-                Ok(audit::record(change.session, &change.actor, now, change_of).await?)
+                Ok(change.record_event(change_of).await?)
             })
         })
         .await
@@ -148,7 +148,7 @@ impl AdminStore {
             Box::pin(async move {
                 let [before, after] = [before, after].map(|filter| Some(json!({ "logFilter": filter })));
                 let change_of = Change { action: "SetLogLevel", subject: Subject::Service, before, after };
-                Ok(audit::record(change.session, &change.actor, now, change_of).await?)
+                Ok(change.record_event(change_of).await?)
             })
         })
         .await

@@ -70,7 +70,7 @@ async fn limits_hold_while_redis_is_unreachable() {
 }
 
 async fn is_survived(outage: Outage) {
-    let mut deployment = ProxiedDeployment::open(&[]).await;
+    let mut deployment = Box::pin(ProxiedDeployment::open(&[])).await;
     let account = deployment.account(LIMIT).await;
     let shared = deployment.load(&account, 10).await;
     assert!(shared.iter().all(|record| record.status == Ok(200)), "{shared:?}");

@@ -3,7 +3,6 @@
 use petstore_proto::internal::v1::{KeyUse, ReportUsageRequest, ReportUseRequest, UsageRow};
 
 use futures_util::future::join_all;
-use petstore_core::accounts::NewExpiry;
 
 use super::*;
 
@@ -285,24 +284,26 @@ async fn of_rotations_without_grace_at_once_one_leaves_a_successor() {
     let shop = Shop::open().await;
     let mut admin = local(&shop);
     admin.create_account(new_account("acme")).await.unwrap();
-    let created = admin.create_key(new_key("acme")).await.unwrap().into_inner().key.unwrap();
-    let mut id = created.id.parse().unwrap();
+    let mut key = admin.create_key(new_key("acme")).await.unwrap().into_inner().key.unwrap();
     for round in 1..=8 {
         shop.hand.advance(MINUTE);
         // Each takes its time before it gets the lock; the one that gets it first may have begun last.
         let rotations = (0..12).rev().map(|millis| {
-            let now = START.plus(MINUTE * round + Duration::from_millis(millis));
-            let (grace, expiry) = (Duration::ZERO, NewExpiry::SameLifetime);
-            shop.store.rotate_key(&Actor::LOCAL, id, grace, None, expiry, now)
+            let (mut admin, hand, key_id) = (admin.clone(), &shop.hand, key.id.clone());
+            let grace = Some(prost_types::Duration::default());
+            async move {
+                hand.set(START.plus(MINUTE * round + Duration::from_millis(millis)));
+                admin.rotate_key(pb::RotateKeyRequest { key_id, grace, ..Default::default() }).await
+            }
         });
         let left: Vec<_> = join_all(rotations).await.into_iter().flatten().collect();
         assert_eq!(left.len(), 1, "{} successors", left.len());
-        id = left[0].0.record.id;
+        key = left[0].get_ref().key.clone().unwrap();
     }
     // With a grace period the old key is active, so it may be rotated again.
     shop.hand.advance(MINUTE);
     for _ in 0..2 {
-        let rotation = pb::RotateKeyRequest { key_id: id.to_string(), ..Default::default() };
+        let rotation = pb::RotateKeyRequest { key_id: key.id.clone(), ..Default::default() };
         admin.rotate_key(rotation).await.unwrap();
     }
 }

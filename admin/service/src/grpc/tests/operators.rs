@@ -8,10 +8,7 @@ use super::*;
 async fn a_viewer_reads_everything_and_changes_nothing() {
     let shop = Shop::open().await;
     let (mut admin, viewer) = (remote(&shop), token(&shop, "vera", Role::Viewer).await);
-    shop.store
-        .create_account(&Actor::LOCAL, &AccountName::parse("acme").unwrap(), Plan::Free, START)
-        .await
-        .unwrap();
+    local(&shop).create_account(new_account("acme")).await.unwrap();
     let issued = local(&shop).create_key(new_key("acme")).await.unwrap().into_inner();
     let id = issued.key.unwrap().id;
     let before = events(&mut local(&shop)).await.len();

@@ -1,32 +1,17 @@
 //! Changes by operators whose token was revoked after the call had checked it.
 
-use petstore_caller::api_key::Environment;
-use petstore_core::accounts::{AccountUpdate, KeyProperties, NewExpiry};
+use petstore_core::accounts::NewExpiry;
 
 use super::*;
 use crate::AdminError;
 
-/// Makes changes of every kind, each of which must fail as if the actor were unknown.
+/// Makes a change, by the door of all changes of accounts and keys, and changes of operators. Each must fail
+/// as if the actor were unknown.
 async fn changes_nothing(shop: &Shop, actor: &Actor) {
     let store = &shop.store;
-    let [acme, zoo] = ["acme", "zoo"].map(|name| AccountName::parse(name).unwrap());
     let [bea, eve] = ["bea", "eve"].map(|name| OperatorName::parse(name).unwrap());
-    let key = store
-        .create_key(&Actor::LOCAL, &acme, Environment::Production, KeyProperties::default(), START)
-        .await
-        .unwrap()
-        .record
-        .id;
-    let rename = AccountUpdate { name: Some(zoo.clone()), plan: None };
     let answers = [
-        store.create_account(actor, &zoo, Plan::Free, START).await.map(drop),
-        store.update_account(actor, &acme, rename, START).await.map(drop),
-        store
-            .create_key(actor, &acme, Environment::Production, KeyProperties::default(), START)
-            .await
-            .map(drop),
-        store.revoke_key(actor, key, START).await.map(drop),
-        store.lift_ban(actor, key, START).await,
+        store.change(actor, START, |_| Box::pin(async { Ok(()) })).await,
         store.create_operator(actor, &eve, Role::Admin, None, START).await.map(drop),
         store.rotate_operator(actor, &bea, NewExpiry::SameLifetime, START).await.map(drop),
         store.revoke_operator(actor, &bea, true, START).await.map(drop),
@@ -34,7 +19,6 @@ async fn changes_nothing(shop: &Shop, actor: &Actor) {
     for answer in answers {
         assert!(matches!(answer, Err(AdminError::InvalidOperatorToken)), "{answer:?}");
     }
-    assert!(shop.core.store().accounts().find_account(&zoo).await.is_err());
 }
 
 #[tokio::test]
@@ -42,10 +26,6 @@ async fn a_change_by_an_operator_who_was_revoked_since_the_token_was_checked_is_
     let shop = Shop::open().await;
     let store = &shop.store;
     let [ann, bea] = ["ann", "bea"].map(|name| OperatorName::parse(name).unwrap());
-    store
-        .create_account(&Actor::LOCAL, &AccountName::parse("acme").unwrap(), Plan::Free, START)
-        .await
-        .unwrap();
     let (_, token) = store.create_operator(&Actor::LOCAL, &ann, Role::Admin, None, START).await.unwrap();
     store.create_operator(&Actor::LOCAL, &bea, Role::Admin, None, START).await.unwrap();
     let actor = |token: &OperatorToken| Actor {
