@@ -1,14 +1,16 @@
-//! The rules of methods, and limits, for the services of every area. A method parses its request, calls the
-//! store and answers; [`Core::answer`] puts the same bounds around each, on every transport.
+//! The rules and bounds of methods, for the services of every area. A method parses its request, calls the store
+//! and answers; [`Core::answer`] puts the same bounds around each, on every transport. Limits that a process
+//! chooses are in `GrpcServerLimits`.
 
+use petstore_grpc_server::{
+    Callers::{Clients, Everyone, Operators},
+    Class::{Admin, Batch, Import, Internal, Read, Tool, Write},
+    Limits, Method, Methods,
+};
+use petstore_proto::rpc::{BATCH_CREATE_PETS, RPCS, Rpc};
 use tonic::{Request, Response};
 
-use petstore_proto::rpc::Rpc;
-
 use crate::{Core, errors::PetStoreError};
-
-pub(crate) mod limits;
-pub(crate) mod methods;
 
 /// Result of the work of a method.
 pub(crate) type CallResult<T> = Result<T, PetStoreError>;
@@ -21,7 +23,159 @@ impl Core {
         request: Request<M>,
         work: impl FnOnce(M) -> F,
     ) -> tonic::Result<Response<T>> {
-        let method = methods::of(rpc);
+        let method = &ROWS[rpc.number];
         self.calls.answer(self.calls.capacity().of(method.class), method, request, work).await
+    }
+}
+
+/// Every method of the contract, at its number, and then the remaining methods of the services.
+pub(crate) static METHODS: Methods = Methods { rows: &ROWS, rest: &UNKNOWN };
+
+static ROWS: [Method; RPCS.len() + 3] = {
+    let mut rows = [UNKNOWN; RPCS.len() + 3];
+    let mut number = 0;
+    while number < RPCS.len() {
+        rows[number] = rules(RPCS[number]);
+        number += 1;
+    }
+    (rows[number], rows[number + 1], rows[number + 2]) = (ADMIN_SERVICE, HEALTH, REFLECTION);
+    rows
+};
+
+const ADMIN_SERVICE: Method =
+    Method { callers: Operators, class: Admin, ..of_clients("petstore.admin.v1.AdminService/") };
+const HEALTH: Method = Method { path: "grpc.health.v1.Health/", callers: Everyone, ..UNKNOWN };
+const REFLECTION: Method = Method { path: "grpc.reflection.", timeout: None, ..UNKNOWN };
+const UNKNOWN: Method = Method { class: Tool, max_message: LIMITS.tool_message, ..of_clients("") };
+
+const fn of_clients(path: &'static str) -> Method {
+    let timeout = Some(BOUNDS.call_timeout);
+    Method { path, callers: Clients, class: Internal, max_message: LIMITS.message, timeout }
+}
+
+/// Returns the rules for a method, which follow from its descriptor, except that one that takes many pets may
+/// have larger messages.
+const fn rules(rpc: Rpc) -> Method {
+    let is_bulk = rpc.takes_stream || rpc.number == BATCH_CREATE_PETS.number;
+    let class = match rpc {
+        Rpc { returns_stream: true, .. } => Batch,
+        Rpc { is_internal: true, .. } => Internal,
+        Rpc { takes_stream: true, .. } => Import,
+        Rpc { is_read: true, .. } => Read,
+        _ => Write,
+    };
+    Method {
+        class,
+        max_message: if is_bulk { LIMITS.bulk_message } else { LIMITS.message },
+        timeout: if rpc.takes_stream { None } else { Some(BOUNDS.call_timeout) },
+        ..of_clients(rpc.path)
+    }
+}
+
+/// Returns a method of `AdminService`, with the rules for all of them.
+pub const fn of_operators(path: &'static str) -> Method {
+    Method { path, ..ADMIN_SERVICE }
+}
+
+/// Returns `true` if gateways call the method in batches, whose messages have a size of their own.
+pub(crate) fn is_batched(method: &Method) -> bool {
+    matches!(method.class, Read | Write) && method.max_message <= LIMITS.message
+}
+
+/// Returns the methods that gateways call.
+pub(crate) fn all_of_gateways() -> impl Iterator<Item = &'static Method> {
+    let is_called = |method: &&Method| is_batched(method) || matches!(method.class, Internal | Batch);
+    METHODS.rows.iter().filter(is_called)
+}
+
+const KIB: usize = 1024;
+
+/// Maximum sizes, in bytes, and numbers.
+#[derive(Debug)]
+pub(crate) struct MessageLimits {
+    /// Size of a message of most methods, either way. A page of 100 pets with the longest names has 110 KiB.
+    pub(crate) message: usize,
+    /// Size of a message of the methods that carry up to 1,000 pets. With the longest names those have 1.03
+    /// MiB.
+    pub(crate) bulk_message: usize,
+    /// Size of an answer about keys. Each takes at most 1.8 KiB: the reasons of a suspension and of a ban
+    /// have 200 characters each, and so up to 800 bytes.
+    pub(crate) keys_answer: usize,
+    /// Size of a request of a tool, which contains a name.
+    pub(crate) tool_message: usize,
+    /// Entries of one message of a gateway: digests, changes, uses, counts.
+    pub(crate) entries: usize,
+    /// Calls in one batch: as many as one connection could carry separately.
+    pub(crate) batch: usize,
+
+    /// Chunks of up to 1,000 pets that are written concurrently; others wait, in their order. These keep two
+    /// CPU cores and a database busy, and leave connections for calls about single pets.
+    pub(crate) chunks: usize,
+}
+
+pub(crate) const LIMITS: MessageLimits = MessageLimits {
+    message: 256 * KIB,
+    bulk_message: 1_280 * KIB,
+    keys_answer: 2_000 * KIB,
+    tool_message: BOUNDS.tool_message,
+    entries: 1_000,
+    batch: 128,
+    chunks: 4,
+};
+
+/// Bounds of all calls. A call has its time from its first byte, unless its caller sets a shorter timeout.
+/// Each step of a stream has the same time.
+pub(crate) const BOUNDS: Limits = Limits::DEFAULT;
+
+const _: () = assert!(BOUNDS.data_in_flight + LIMITS.bulk_message * BOUNDS.imports <= 64 * 1024 * KIB);
+// On one connection 8 of the largest messages, and 16 of a gateway's.
+const _: () = assert!(LIMITS.bulk_message * 8 <= BOUNDS.data_in_flight / BOUNDS.connection_share);
+const _: () = assert!(LIMITS.message * 16 <= BOUNDS.internal_in_flight / BOUNDS.connection_share);
+
+#[cfg(test)]
+mod tests {
+    use petstore_proto::rpc::{CALL, CREATE_PET, GET_PET, GET_USAGE, IMPORT_PETS, REPORT_USAGE};
+
+    use super::*;
+
+    #[test]
+    fn the_rules_of_a_method_follow_from_its_descriptor() {
+        for (rpc, class, max_message) in [
+            (GET_PET, Read, LIMITS.message),
+            (CREATE_PET, Write, LIMITS.message),
+            (BATCH_CREATE_PETS, Write, LIMITS.bulk_message),
+            (IMPORT_PETS, Import, LIMITS.bulk_message),
+            (CALL, Batch, LIMITS.message),
+            (GET_USAGE, Internal, LIMITS.message),
+            (REPORT_USAGE, Internal, LIMITS.message),
+        ] {
+            let found = METHODS.find(&format!("/{}", rpc.path));
+            assert_eq!((found.path, found.class, found.max_message), (rpc.path, class, max_message));
+            assert_eq!((found.callers, found.timeout.is_none()), (Clients, rpc.takes_stream), "{}", rpc.path);
+        }
+    }
+
+    #[test]
+    fn every_method_has_a_name_in_metrics() {
+        for (path, name) in [
+            ("/petstore.v1.PetStore/GetPet", "GetPet"),
+            ("/petstore.admin.v1.AdminService/GetUsage", "AdminService"),
+            ("/grpc.health.v1.Health/Check", "grpc.health.v1.Health"),
+            ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "grpc.reflection"),
+            ("/other.Service/Call", "unknown"),
+        ] {
+            assert_eq!(METHODS.find(path).name(), name);
+        }
+        assert_eq!(of_operators("petstore.admin.v1.AdminService/GetUsage").name(), "AdminService/GetUsage");
+    }
+
+    #[test]
+    fn an_unknown_method_needs_authentication() {
+        for path in ["", "/", "/x", "/petstore.v1.PetStore/", "/petstore.v1.PetStore/GetPetX"] {
+            assert_eq!(METHODS.find(path).callers, Clients, "{path}");
+        }
+        assert_eq!(METHODS.find("/grpc.health.v1.Health/Watch").callers, Everyone);
+        assert_eq!(METHODS.find("/grpc.health.v1.HealthX/Watch").callers, Clients);
+        assert_eq!(METHODS.find("/petstore.admin.v1.AdminService/GetUsage").callers, Operators);
     }
 }

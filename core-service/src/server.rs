@@ -20,15 +20,12 @@ use tower::{BoxError, util::MapErr};
 use crate::{
     Core,
     errors::PetStoreError,
-    grpc::{
-        limits::{BOUNDS, LIMITS},
-        methods::METHODS,
-    },
+    grpc::{BOUNDS, LIMITS, METHODS},
 };
 
 mod batch_service;
 
-pub use crate::grpc::methods::of_operators;
+pub use crate::grpc::of_operators;
 
 /// The public and the internal services for a client in the same process: the same code, the same answers,
 /// without a socket.

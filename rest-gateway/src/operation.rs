@@ -208,6 +208,8 @@ fn allowed_methods(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use prost_reflect::DescriptorPool;
+
     use super::*;
 
     fn find(method: &str, path: &str) -> Operation {
@@ -226,6 +228,34 @@ mod tests {
             }
         }
         assert!(find("OPTIONS", "/v1/pets/x").is_deprecated);
+    }
+
+    /// Only `getUsage` has no public method.
+    #[test]
+    fn the_contract_maps_its_methods_to_the_operations() {
+        let pool = DescriptorPool::decode(petstore_proto::FILE_DESCRIPTOR_SET).unwrap();
+        let http = pool.get_extension_by_name("google.api.http").unwrap();
+        let public = pool.services().filter(|service| service.parent_file().package_name() == "petstore.v1");
+        let mut mapped = Vec::new();
+        for method in public.flat_map(|service| service.methods().collect::<Vec<_>>()) {
+            let (options, name) = (method.options(), method.name());
+            let rule = options.get_extension(&http);
+            for (verb, path) in rule.as_message().unwrap().fields() {
+                let Some(path) = path.as_str().filter(|path| path.starts_with('/')) else { continue };
+                let path = method.input().fields().fold(path.to_owned(), |path, field| {
+                    path.replace(&format!("{{{}}}", field.name()), &format!("{{{}}}", field.json_name()))
+                });
+                let operation = name[..1].to_ascii_lowercase() + &name[1..];
+                mapped.push((operation, verb.name().to_ascii_uppercase(), path));
+            }
+        }
+        mapped.push(("getUsage".into(), "GET".into(), "/v1/usage".into()));
+        mapped.sort_unstable();
+        let of_v1 = OPERATIONS.iter().filter(|row| is_versioned(row.path));
+        let mut rows: Vec<_> =
+            of_v1.map(|row| (row.name.into(), row.method.into(), row.path.into())).collect();
+        rows.sort_unstable();
+        assert_eq!(mapped, rows);
     }
 
     #[test]

@@ -17,51 +17,47 @@ use crate::{Core, errors::PetStoreError, grpc::CallResult};
 #[async_trait]
 impl StoreService for Core {
     async fn place_order(&self, request: Request<PlaceOrderRequest>) -> Result<Response<PlaceOrderResponse>> {
-        self.answer(PLACE_ORDER, request, |request| place(self, request)).await
+        self.answer(PLACE_ORDER, request, |request| async move {
+            let order = request.order.unwrap_or_default(); // an empty order fails with all its missing members
+            let new = NewOrder::parse(order.pet_id, order.quantity, order.ship_date)?;
+            let order = self.store.orders.insert_order(new).await?;
+            Ok(PlaceOrderResponse { order: Some(wire(&order)) })
+        })
+        .await
     }
 
     async fn get_order(&self, request: Request<GetOrderRequest>) -> Result<Response<GetOrderResponse>> {
-        self.answer(GET_ORDER, request, |request| get(self, request)).await
+        self.answer(GET_ORDER, request, |request| async move {
+            let id = OrderId(request.order_id);
+            let order = self.store.orders.find_order(id).await?.ok_or(PetStoreError::OrderNotFound(id.0))?;
+            Ok(GetOrderResponse { order: Some(wire(&order)) })
+        })
+        .await
     }
 
     async fn list_orders(&self, request: Request<ListOrdersRequest>) -> Result<Response<ListOrdersResponse>> {
-        self.answer(LIST_ORDERS, request, |request| page(self, request)).await
+        self.answer(LIST_ORDERS, request, |request| async move {
+            let list = ListOrders::parse(request.page_size, &request.page_token)?;
+            let page = self.store.orders.list_orders(list).await?;
+            Ok(ListOrdersResponse {
+                orders: page.rows.iter().map(wire).collect(),
+                next_page_token: page.next.map(|token| token.to_string()).unwrap_or_default(),
+            })
+        })
+        .await
     }
 
     async fn advance_order(
         &self,
         request: Request<AdvanceOrderRequest>,
     ) -> Result<Response<AdvanceOrderResponse>> {
-        self.answer(ADVANCE_ORDER, request, |request| advance(self, request)).await
+        self.answer(ADVANCE_ORDER, request, |request| async move {
+            let to = status(request.status)?;
+            let order = self.store.orders.advance_order(OrderId(request.order_id), to).await?;
+            Ok(AdvanceOrderResponse { order: Some(wire(&order)) })
+        })
+        .await
     }
-}
-
-pub(crate) async fn page(core: &Core, request: ListOrdersRequest) -> CallResult<ListOrdersResponse> {
-    let list = ListOrders::parse(request.page_size, &request.page_token)?;
-    let page = core.store.orders.list_orders(list).await?;
-    Ok(ListOrdersResponse {
-        orders: page.rows.iter().map(wire).collect(),
-        next_page_token: page.next.map(|token| token.to_string()).unwrap_or_default(),
-    })
-}
-
-async fn place(core: &Core, request: PlaceOrderRequest) -> CallResult<PlaceOrderResponse> {
-    let order = request.order.unwrap_or_default(); // an empty order fails with all its missing members
-    let new = NewOrder::parse(order.pet_id, order.quantity, order.ship_date)?;
-    let order = core.store.orders.insert_order(new).await?;
-    Ok(PlaceOrderResponse { order: Some(wire(&order)) })
-}
-
-async fn get(core: &Core, request: GetOrderRequest) -> CallResult<GetOrderResponse> {
-    let id = OrderId(request.order_id);
-    let order = core.store.orders.find_order(id).await?.ok_or(PetStoreError::OrderNotFound(id.0))?;
-    Ok(GetOrderResponse { order: Some(wire(&order)) })
-}
-
-async fn advance(core: &Core, request: AdvanceOrderRequest) -> CallResult<AdvanceOrderResponse> {
-    let to = status(request.status)?;
-    let order = core.store.orders.advance_order(OrderId(request.order_id), to).await?;
-    Ok(AdvanceOrderResponse { order: Some(wire(&order)) })
 }
 
 fn status(number: i32) -> CallResult<OrderStatus> {

@@ -25,22 +25,50 @@ use import::import;
 #[async_trait]
 impl PetStore for Core {
     async fn list_pets(&self, request: Request<ListPetsRequest>) -> Result<Response<ListPetsResponse>> {
-        self.answer(LIST_PETS, request, |request| page(self, request)).await
+        self.answer(LIST_PETS, request, |request| async move {
+            let list = parse_list(&request)?;
+            let status = pet_status(list.status);
+            let page = self.store.pets.list_pets(list).await?;
+            Ok(ListPetsResponse {
+                pets: page.rows.into_iter().map(wire).collect(),
+                next_page_token: page.next.map(|token| token.to_string()).unwrap_or_default(),
+                status,
+            })
+        })
+        .await
     }
 
     async fn create_pet(&self, request: Request<CreatePetRequest>) -> Result<Response<CreatePetResponse>> {
-        self.answer(CREATE_PET, request, |request| add(self, request)).await
+        self.answer(CREATE_PET, request, |request| async move {
+            let created = match parse_creation(request)? {
+                (Some(key), new) => self.store.pets.insert_pet_once(&key, new, self.clock.now()).await?,
+                (None, new) => Created { pet: self.store.pets.insert_pet(new).await?, replayed: false },
+            };
+            Ok(CreatePetResponse { pet: Some(wire(created.pet)), replayed: created.replayed })
+        })
+        .await
     }
 
     async fn get_pet(&self, request: Request<GetPetRequest>) -> Result<Response<GetPetResponse>> {
-        self.answer(GET_PET, request, |request| pet(self, request)).await
+        self.answer(GET_PET, request, |request| async move {
+            let id = PetId(request.pet_id);
+            let pet = self.store.pets.find_pet(id).await?.ok_or(PetStoreError::PetNotFound(id.0))?;
+            Ok(GetPetResponse { pet: Some(wire(pet)) })
+        })
+        .await
     }
 
     async fn batch_create_pets(
         &self,
         request: Request<BatchCreatePetsRequest>,
     ) -> Result<Response<BatchCreatePetsResponse>> {
-        self.answer(BATCH_CREATE_PETS, request, |request| add_batch(self, request)).await
+        self.answer(BATCH_CREATE_PETS, request, |request| async move {
+            let batch = parse_batch(request)?;
+            let _permit = self.chunks.acquire().await; // never closed
+            let pets = self.store.pets.insert_pets(batch).await?;
+            Ok(BatchCreatePetsResponse { pets: pets.into_iter().map(wire).collect() })
+        })
+        .await
     }
 
     async fn import_pets(
@@ -51,38 +79,6 @@ impl PetStore for Core {
         let (metadata, result, extensions) = self.answer(IMPORT_PETS, request, import).await?.into_parts();
         Ok(Response::from_parts(metadata, result?, extensions))
     }
-}
-
-pub(crate) async fn page(core: &Core, request: ListPetsRequest) -> CallResult<ListPetsResponse> {
-    let list = parse_list(&request)?;
-    let status = pet_status(list.status);
-    let page = core.store.pets.list_pets(list).await?;
-    Ok(ListPetsResponse {
-        pets: page.rows.into_iter().map(wire).collect(),
-        next_page_token: page.next.map(|token| token.to_string()).unwrap_or_default(),
-        status,
-    })
-}
-
-pub(crate) async fn add(core: &Core, request: CreatePetRequest) -> CallResult<CreatePetResponse> {
-    let created = match parse_creation(request)? {
-        (Some(key), new) => core.store.pets.insert_pet_once(&key, new, core.clock.now()).await?,
-        (None, new) => Created { pet: core.store.pets.insert_pet(new).await?, replayed: false },
-    };
-    Ok(CreatePetResponse { pet: Some(wire(created.pet)), replayed: created.replayed })
-}
-
-pub(crate) async fn pet(core: &Core, request: GetPetRequest) -> CallResult<GetPetResponse> {
-    let id = PetId(request.pet_id);
-    let pet = core.store.pets.find_pet(id).await?.ok_or(PetStoreError::PetNotFound(id.0))?;
-    Ok(GetPetResponse { pet: Some(wire(pet)) })
-}
-
-async fn add_batch(core: &Core, request: BatchCreatePetsRequest) -> CallResult<BatchCreatePetsResponse> {
-    let batch = parse_batch(request)?;
-    let _permit = core.chunks.acquire().await; // never closed
-    let pets = core.store.pets.insert_pets(batch).await?;
-    Ok(BatchCreatePetsResponse { pets: pets.into_iter().map(wire).collect() })
 }
 
 fn parse_creation(request: v1::CreatePetRequest) -> CallResult<(Option<IdempotencyKey>, NewPet)> {

@@ -19,7 +19,7 @@ use prost::{Message, bytes::Bytes};
 use tokio::task::yield_now;
 use tonic::{Request, Response, Status};
 
-use crate::{Core, grpc::limits::LIMITS};
+use crate::{Core, grpc::LIMITS};
 
 #[tonic::async_trait]
 impl BatchService for Core {

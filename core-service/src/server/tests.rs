@@ -26,7 +26,6 @@ mod bounds;
 mod bulk;
 mod internal_calls;
 mod key_service;
-mod pet_store;
 mod server;
 mod usage_service;
 

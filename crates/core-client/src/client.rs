@@ -213,15 +213,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_outside_of_batches_takes_a_permit_too() {
-        let (transport, seen) = lost();
-        let client = CoreClient::new(transport, None);
-        let mut calls = Box::pin(join_all((0..300).map(|_| get_usage(&client))));
-        assert!(futures_util::poll!(&mut calls).is_pending());
-        assert_eq!(seen.lock().unwrap().len(), MAX_OF_ACCOUNT);
-    }
-
-    #[tokio::test]
     async fn only_an_idempotent_call_is_sent_twice() {
         for (calls, is_idempotent) in [(1, false), (2, true)] {
             let (transport, seen) = lost();

@@ -33,8 +33,7 @@ use tower::{BoxError, ServiceExt, service_fn, util::BoxCloneSyncService};
 
 use super::{
     connect::{CoreTls, Credentials, InvalidCoreAddress, Url, is_its_own},
-    refusals::{self, AnotherRefuses, refusal},
-    transport::{CoreTransport, TransportError, causes, empty_call},
+    transport::{AnotherRefuses, CoreTransport, TransportError, cause_of, causes, empty_call, refusal},
 };
 
 /// Interval at which names are looked up again.
@@ -329,7 +328,7 @@ impl Core {
 
     /// Notes that the core refuses this gateway. Logs it unless it did so within [`REFUSAL_LOG_INTERVAL`].
     fn note_refusal(&self, status: &Status) {
-        *self.refuses.lock() = Some(refusals::cause(status));
+        *self.refuses.lock() = Some(cause_of(status));
         self.is_reported.store(true, Ordering::Relaxed);
         let mut logged = self.refusal_logged.lock();
         if logged.is_none_or(|logged| logged.elapsed() >= REFUSAL_LOG_INTERVAL) {

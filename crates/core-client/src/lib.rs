@@ -47,7 +47,6 @@ mod connect;
 mod cores;
 mod fair_queue;
 mod permits;
-mod refusals;
 mod remote;
 mod retry;
 mod traced;
@@ -59,10 +58,10 @@ pub use self::{
     connect::{CoreTls, InvalidCoreAddress},
     cores::{CoreAddress, connect},
     fair_queue::FairQueue,
-    refusals::Refusals,
     retry::{RetryBudget, call_within, retry_once},
     traced::TracedTransport,
     transport::{
-        CoreTransport, ReportAnswers, TransportError, failure_text, is_transport_failure, named_reason,
+        CoreTransport, Refusals, ReportAnswers, TransportError, failure_text, is_transport_failure,
+        named_reason,
     },
 };

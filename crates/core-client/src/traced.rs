@@ -14,8 +14,7 @@ use tower::{Service, ServiceExt};
 
 use super::{
     breaker::CoreBreaker,
-    refusals::Refusals,
-    transport::{CoreTransport, NamedTransport, TransportError, named},
+    transport::{CoreTransport, NamedTransport, Refusals, TransportError, named},
 };
 
 /// Transport whose calls are spans of the request that they belong to, and are given up while the breaker is

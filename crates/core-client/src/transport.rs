@@ -1,4 +1,4 @@
-//! Transport for the generated clients, its errors, and the text of failures.
+//! Transport for the generated clients, its errors, cores' refusals of this gateway, and the text of failures.
 
 use std::{
     error::Error,
@@ -8,17 +8,19 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Full;
+use parking_lot::Mutex;
 use petstore_proto::{ERROR_DOMAIN, v1::ErrorReason};
+use petstore_telemetry::parts::FaultCause;
+use tokio::time::Instant;
 use tonic::{Code, Status, body::Body};
 use tonic_types::StatusExt;
 use tower::{BoxError, ServiceExt, util::BoxCloneSyncService};
-
-use super::refusals::Refusals;
 
 /// Transport of gRPC calls to the core. The all-in-one process passes the core's own service, so that no
 /// socket is needed; a separate gateway passes the result of [`connect()`](crate::connect()).
@@ -69,6 +71,56 @@ pub(super) fn empty_call(path: &'static str) -> Request<Body> {
     let fields = [(header::TE, "trailers"), (header::CONTENT_TYPE, "application/grpc")];
     request.headers_mut().extend(fields.map(|(name, value)| (name, HeaderValue::from_static(value))));
     request
+}
+
+/// Time for which a refusal is remembered. Behind one address there may be several cores of which one refuses
+/// this gateway, and then other calls succeed meanwhile.
+const MEMORY: Duration = Duration::from_secs(30);
+
+/// Header field in which a core gives the reason of a refusal. Its status has no details, by which gateways
+/// tell it from the refusal of an operator.
+const REASON: &str = "petstore-refusal";
+
+/// Record of the last refusal of this gateway by a core.
+#[derive(Debug, Default)]
+pub struct Refusals(Mutex<Option<(Instant, FaultCause)>>);
+
+/// Extension of a core's answer: another core refuses this gateway, for this reason.
+#[derive(Clone, Copy)]
+pub(super) struct AnotherRefuses(pub(super) FaultCause);
+
+impl Refusals {
+    /// Records the refusal that an answer is, or tells of.
+    pub(super) fn record(&self, answer: &Response<Body>) {
+        let of_another = answer.extensions().get().map(|AnotherRefuses(cause)| *cause);
+        if let Some(cause) = of_another.or_else(|| Some(cause_of(&refusal(answer)?))) {
+            *self.0.lock() = Some((Instant::now(), cause));
+        }
+    }
+
+    /// Returns the cause of the last refusal, if that was recent.
+    pub fn recent(&self) -> Option<FaultCause> {
+        let (refused_at, cause) = (*self.0.lock())?;
+        (refused_at.elapsed() < MEMORY).then_some(cause)
+    }
+}
+
+/// Returns the status of an answer by which a core refuses this gateway.
+pub(super) fn refusal(answer: &Response<Body>) -> Option<Status> {
+    if !answer.headers().contains_key(Status::GRPC_STATUS) {
+        return None; // as in nearly every answer
+    }
+    Status::from_header_map(answer.headers())
+        .filter(|status| status.code() == Code::Unauthenticated && status.details().is_empty())
+}
+
+/// Returns the cause of a refusal.
+pub(super) fn cause_of(refusal: &Status) -> FaultCause {
+    let is_about_certificate = match refusal.metadata().get(REASON) {
+        Some(reason) => reason == "no_certificate",
+        None => refusal.message().contains("client certificate"), // of a core of 1.1
+    };
+    if is_about_certificate { FaultCause::CoreCertificateRequired } else { FaultCause::CoreTokenRefused }
 }
 
 /// Accepts answers of a core: HTTP status 200, or a `grpc-status` with any HTTP status (gRPC over HTTP2,
@@ -201,6 +253,27 @@ mod tests {
     use petstore_test_servers::Logged;
 
     use super::*;
+
+    #[test]
+    fn a_refusal_has_the_cause_that_its_core_gives_and_one_of_an_operator_has_none() {
+        use FaultCause::{CoreCertificateRequired, CoreTokenRefused};
+        for (code, reason, message, details, expected) in [
+            (Code::Unauthenticated, "no_certificate", "any", "", Some(CoreCertificateRequired)),
+            (Code::Unauthenticated, "wrong_token", "a client certificate", "", Some(CoreTokenRefused)),
+            (Code::Unauthenticated, "", "must show a client certificate", "", Some(CoreCertificateRequired)),
+            (Code::Unauthenticated, "", "not this core's", "", Some(CoreTokenRefused)),
+            (Code::Unauthenticated, "", "no such operator", "details", None),
+            (Code::Internal, "", "a fault", "", None),
+        ] {
+            let mut status = Status::with_details(code, message, details.into());
+            if !reason.is_empty() {
+                status.metadata_mut().insert(REASON, reason.parse().unwrap());
+            }
+            let refusals = Refusals::default();
+            refusals.record(&status.into_http());
+            assert_eq!(refusals.recent(), expected, "{message}");
+        }
+    }
 
     #[test]
     fn reports_that_the_core_begins_to_refuse_are_logged_once() {

@@ -21,12 +21,10 @@ use tokio::{sync::Semaphore, time};
 use tonic::{Request, Response, Status};
 
 use crate::{
-    access::Refusal,
-    capacity::Capacity,
-    certificate::ShownNames,
+    access::{Refusal, ShownNames},
+    capacity::{Capacity, Limits},
     connection::ConnectionMetrics,
     error::{CallFault, MethodError, to_status, without_log},
-    limits::Limits,
     methods::{Class, Method, Methods},
 };
 

@@ -32,7 +32,7 @@ use tokio::{
 use tokio_io_timeout::TimeoutStream;
 use tonic::transport::server::Connected;
 
-use crate::{capacity::Budgets, limits::Limits};
+use crate::capacity::{Budgets, Limits};
 
 /// Listener, bound by the process that calls [`serve`](crate::serve).
 #[derive(Debug)]
@@ -333,41 +333,12 @@ impl AsyncWrite for Connection {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        future::{pending, ready},
-        pin::pin,
-    };
+    use std::future::ready;
 
-    use futures_util::{StreamExt, poll};
+    use futures_util::StreamExt;
     use tokio::net::TcpStream;
 
     use super::*;
-
-    #[tokio::test]
-    async fn connections_beyond_the_bound_wait_until_one_closes_if_all_are_trusted() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let metrics = ConnectionMetrics::default();
-        let (connections, _close_all) =
-            accept(Listener::Tcp(listener), 2, &Limits::DEFAULT, metrics.clone(), pending());
-        let mut connections = pin!(connections);
-        let mut peers = Vec::new();
-        for _ in 0..3 {
-            peers.push(TcpStream::connect(address).await.unwrap());
-        }
-        let mut trusted = async || {
-            let connection = connections.next().await.unwrap();
-            connection.info.is_trusted.store(true, Ordering::Relaxed);
-            connection
-        };
-        let first = trusted().await;
-        let _second = trusted().await;
-        assert!(poll!(connections.next()).is_pending(), "a third was accepted");
-        assert_eq!(metrics.waiting.get(), 1);
-        drop(first);
-        assert!(connections.next().await.is_some());
-        assert_eq!((metrics.waiting.get(), metrics.reclaimed.get()), (0, 0));
-    }
 
     /// Takes a place for a connection of this address.
     async fn take(places: &mut Places, peer: &str) -> (Arc<AtomicBool>, Place) {

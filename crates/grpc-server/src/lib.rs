@@ -54,10 +54,8 @@
 mod access;
 mod call;
 mod capacity;
-mod certificate;
 mod connection;
 mod error;
-mod limits;
 mod methods;
 mod receive;
 mod reflection;
@@ -65,9 +63,8 @@ mod server;
 
 pub use access::{InvalidTls, Peer, RequiredTls, RequiredToken, Security, TlsFiles};
 pub use call::{Calls, take_context};
-pub use capacity::Capacity;
+pub use capacity::{Capacity, Limits};
 pub use connection::Listener;
 pub use error::{CallFault, MethodError};
-pub use limits::Limits;
 pub use methods::{Callers, Class, Method, Methods};
 pub use server::{GrpcServerLimits, Probe, Served, serve};

@@ -3,7 +3,6 @@
 
 use std::{
     convert::Infallible,
-    fmt,
     future::{pending, ready},
     io, iter,
     pin::pin,
@@ -74,12 +73,6 @@ pub struct Served {
     pub hidden: &'static str,
     /// Health of the services.
     pub probe: Probe,
-}
-
-impl fmt::Debug for Served {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Served").finish_non_exhaustive()
-    }
 }
 
 /// Serves every service, with health and reflection, to callers that `security` admits, until `shutdown`.

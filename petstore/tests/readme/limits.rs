@@ -37,9 +37,9 @@ const BOUNDS: [(&str, &str, &str); 55] = [
     ("operators' calls | 256; 64 |", GRPC_LIMITS, "internal_calls: 256,"),
     ("operators' calls | 256; 64 |", GRPC_LIMITS, "operator_calls: 64,"),
     ("| open imports; their messages processed at once | 16; 4 |", GRPC_LIMITS, "imports: 16,"),
-    ("processed at once | 16; 4 |", "core-service/src/grpc/limits.rs", "chunks: 4,"),
+    ("processed at once | 16; 4 |", "core-service/src/grpc.rs", "chunks: 4,"),
     ("| calls on one connection | 256 |", "crates/grpc-server/src/server.rs", "MAX_STREAMS: u32 = 256;"),
-    ("others | 64 MiB; 16 MiB (a quarter ", "core-service/src/grpc/limits.rs", "<= 64 * 1024 * KIB"),
+    ("others | 64 MiB; 16 MiB (a quarter ", "core-service/src/grpc.rs", "<= 64 * 1024 * KIB"),
     ("others | 64 MiB; 16 MiB (a quarter ", GRPC_LIMITS, "internal_in_flight: 16 * MIB,"),
     ("(a quarter per connection) |", GRPC_LIMITS, "connection_share: 4,"),
     (
@@ -108,7 +108,7 @@ const BOUNDS: [(&str, &str, &str); 55] = [
         "MAX_WAITING: usize = 4 * 1_024 * 1_024;",
     ),
 ];
-const GRPC_LIMITS: &str = "crates/grpc-server/src/limits.rs";
+const GRPC_LIMITS: &str = "crates/grpc-server/src/capacity.rs";
 const HTTP_SERVER: &str = "crates/http-server/src/lib.rs";
 const LOOKUPS: &str = "crates/key-cache/src/lookups.rs";
 const OPERATOR: &str = "admin/service/src/domain.rs";

@@ -18,7 +18,7 @@ use crate::{
         AccountId, Day, MAX_COUNT, Minute, Refusal, RefusalCount, UsageMinute, UsageReport, check_reporter,
         check_request_id, refusal_cause,
     },
-    grpc::{CallResult, limits::LIMITS},
+    grpc::{CallResult, LIMITS},
 };
 
 #[async_trait]
@@ -27,49 +27,51 @@ impl UsageService for Core {
         &self,
         request: Request<ReportUsageRequest>,
     ) -> Result<Response<ReportUsageResponse>> {
-        self.answer(REPORT_USAGE, request, |request| record(self, request)).await
+        self.answer(REPORT_USAGE, request, |request| async move {
+            let ReportUsageRequest { reporter, number, requests, refusals, refusal_counts } = request;
+            check_reporter(&reporter).map_err(refused)?;
+            for (holds, field, rule) in [
+                (number > 0, "number", "must be positive"),
+                (requests.len() <= LIMITS.entries, "requests", "must be at most 1000"),
+                (refusals.len() <= LIMITS.entries / 2, "refusals", "must be at most 500"),
+                (refusal_counts.len() <= LIMITS.entries, "refusal_counts", "must be at most 1000"),
+            ] {
+                if !holds {
+                    return Err(refuse(field, rule));
+                }
+            }
+            let report = UsageReport {
+                requests: parse_requests(requests)?,
+                refusals: refusals
+                    .into_iter()
+                    .filter_map(|it| refusal(it).transpose())
+                    .collect::<CallResult<_>>()?,
+                refusal_counts: parse_refusal_counts(refusal_counts)?,
+            };
+            self.store.accounts.record_usage(&reporter, number, report, self.clock.now()).await?;
+            Ok(ReportUsageResponse {})
+        })
+        .await
     }
 
     async fn get_usage(&self, request: Request<GetUsageRequest>) -> Result<Response<GetUsageResponse>> {
-        self.answer(GET_USAGE, request, |request| of_account(self, request)).await
+        self.answer(GET_USAGE, request, |request| async move {
+            let GetUsageRequest { account_id, since_day, reporter } = request;
+            // A caller that has reported nothing has no name.
+            if !reporter.is_empty() {
+                check_reporter(&reporter).map_err(refused)?;
+            }
+            let usage =
+                self.store.accounts.usage_by_day(Some(AccountId(account_id)), Day(since_day), &reporter);
+            let (days, last_report) = usage.await?;
+            let days = days.into_iter().map(|(day, counts)| {
+                let [succeeded, client_errors, refused, server_errors, get_pet] = counts;
+                internal::UsageDay { day: day.0, succeeded, client_errors, refused, server_errors, get_pet }
+            });
+            Ok(GetUsageResponse { days: days.collect(), last_report })
+        })
+        .await
     }
-}
-
-async fn record(core: &Core, request: ReportUsageRequest) -> CallResult<ReportUsageResponse> {
-    let ReportUsageRequest { reporter, number, requests, refusals, refusal_counts } = request;
-    check_reporter(&reporter).map_err(refused)?;
-    for (holds, field, rule) in [
-        (number > 0, "number", "must be positive"),
-        (requests.len() <= LIMITS.entries, "requests", "must be at most 1000"),
-        (refusals.len() <= LIMITS.entries / 2, "refusals", "must be at most 500"),
-        (refusal_counts.len() <= LIMITS.entries, "refusal_counts", "must be at most 1000"),
-    ] {
-        if !holds {
-            return Err(refuse(field, rule));
-        }
-    }
-    let report = UsageReport {
-        requests: parse_requests(requests)?,
-        refusals: refusals.into_iter().filter_map(|it| refusal(it).transpose()).collect::<CallResult<_>>()?,
-        refusal_counts: parse_refusal_counts(refusal_counts)?,
-    };
-    core.store.accounts.record_usage(&reporter, number, report, core.clock.now()).await?;
-    Ok(ReportUsageResponse {})
-}
-
-async fn of_account(core: &Core, request: GetUsageRequest) -> CallResult<GetUsageResponse> {
-    let GetUsageRequest { account_id, since_day, reporter } = request;
-    // A caller that has reported nothing has no name.
-    if !reporter.is_empty() {
-        check_reporter(&reporter).map_err(refused)?;
-    }
-    let usage = core.store.accounts.usage_by_day(Some(AccountId(account_id)), Day(since_day), &reporter);
-    let (days, last_report) = usage.await?;
-    let days = days.into_iter().map(|(day, counts)| {
-        let [succeeded, client_errors, refused, server_errors, get_pet] = counts;
-        internal::UsageDay { day: day.0, succeeded, client_errors, refused, server_errors, get_pet }
-    });
-    Ok(GetUsageResponse { days: days.collect(), last_report })
 }
 
 /// Parses requests by account, minute and key, each once.

@@ -9,7 +9,7 @@ use super::parse_pet;
 use crate::{
     Core,
     errors::PetStoreError,
-    grpc::{CallResult, limits::BOUNDS},
+    grpc::{BOUNDS, CallResult},
     pets::{ImportChunk, ImportId, ImportProgress},
     violations::Violation,
 };

@@ -13,7 +13,7 @@ use prost::{Message, bytes::Bytes};
 use tonic::Streaming;
 
 use super::*;
-use crate::grpc::methods::is_batched;
+use crate::grpc::is_batched;
 
 impl Shop {
     async fn batch(&self, calls: Vec<Call>) -> Result<Streaming<CallResponse>, Status> {

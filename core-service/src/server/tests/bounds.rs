@@ -35,34 +35,3 @@ async fn calls_over_the_cores_capacity_are_refused_at_once() {
     drop(all);
     shop.client().create_pet(new_pet("Rex", PetStatus::Sold)).await.unwrap();
 }
-
-#[tokio::test]
-async fn calls_of_gateways_over_the_cores_capacity_are_refused() {
-    let shop = Shop::open().await;
-    let permits = u32::try_from(BOUNDS.internal_calls).unwrap();
-    let _all = shop.core.calls.capacity().of(Class::Internal).acquire_many(permits).await;
-    assert_overloaded(&shop.keys().list_changes(ListChangesRequest::default()).await.unwrap_err());
-    shop.client().create_pet(new_pet("Rex", PetStatus::Sold)).await.unwrap();
-}
-
-#[tokio::test]
-async fn a_message_that_is_too_large_is_refused() {
-    let shop = Shop::open().await;
-    let server = shop.serve(Duration::ZERO).await;
-    for mut client in [shop.client(), PetStoreClient::new(server.transport())] {
-        let error =
-            client.create_pet(new_pet(&"x".repeat(LIMITS.message), PetStatus::Sold)).await.unwrap_err();
-        assert_eq!(error.code(), Code::OutOfRange, "{error:?}");
-        client.create_pet(new_pet("Rex", PetStatus::Sold)).await.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn a_page_of_the_longest_names_fits_in_a_message() {
-    let shop = Shop::open().await;
-    for _ in 0..100 {
-        shop.client().create_pet(new_pet(&"\u{1F415}".repeat(255), PetStatus::Sold)).await.unwrap();
-    }
-    let list = ListPetsRequest { page_size: 100, ..Default::default() };
-    assert_eq!(shop.client().list_pets(list).await.unwrap().into_inner().pets.len(), 100);
-}

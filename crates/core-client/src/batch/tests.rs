@@ -1,12 +1,10 @@
-use std::{convert::Infallible, io, sync::atomic::AtomicUsize};
+use std::{convert::Infallible, io};
 
 use futures_util::{
     FutureExt, StreamExt,
     future::join_all,
     stream::{BoxStream, FuturesUnordered},
 };
-use http::HeaderValue;
-use petstore_caller::call::RequestId;
 use petstore_proto::{
     internal::v1::{
         CallResponse,
@@ -17,11 +15,11 @@ use petstore_proto::{
 };
 use tokio::sync::watch;
 use tonic::{Code, Request, Response};
-use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
+use tower::{BoxError, ServiceBuilder, service_fn};
 
 use super::*;
 use crate::{
-    CoreClient, CoreTransport,
+    CoreTransport,
     transport::{is_transport_failure, named},
 };
 
@@ -284,31 +282,4 @@ async fn a_batch_has_no_more_calls_than_a_core_accepts() {
     assert!(calls.iter().all(Result::is_ok));
     assert!(core.batches.borrow().iter().all(|batch| batch.len() <= MAX_BATCH));
     assert_eq!(queue.state.lock().in_flight, 0);
-}
-
-#[tokio::test]
-async fn the_calls_of_a_lost_batch_are_retried() {
-    let core = Core::new();
-    let attempts = Arc::new(AtomicUsize::new(0));
-    let (real, count) = (core.transport(), Arc::clone(&attempts));
-    let flaky = service_fn(move |request: http::Request<tonic::body::Body>| {
-        let is_first = count.fetch_add(1, Ordering::Relaxed) == 0;
-        let real = real.clone();
-        async move {
-            if is_first {
-                return Err(BoxError::from(io::Error::from(io::ErrorKind::ConnectionReset)));
-            }
-            real.oneshot(request).await
-        }
-    });
-    let client = CoreClient::new(CoreTransport::new(flaky), None);
-    let request_id = RequestId::parse(&HeaderValue::from_static("a-request")).unwrap();
-    let calls = [1, 2, 3].map(|pet_id| {
-        client.call(GET_PET, GetPetRequest { pet_id }, 1, &request_id, |core, it| core.pets.get_pet(it))
-    });
-    for (number, answer) in (1..).zip(join_all(calls).await) {
-        assert_eq!(answer.unwrap().pet.unwrap().id, number);
-    }
-    // A probe of the breaker may be among them.
-    assert!(attempts.load(Ordering::Relaxed) >= 2, "{attempts:?}");
 }
