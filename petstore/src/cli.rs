@@ -7,7 +7,7 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-use petstore_admin_commands::{AdminVerb, BulkVerb};
+use petstore_admin_commands::AdminVerb;
 use petstore_command_line::output;
 
 use crate::{
@@ -42,8 +42,6 @@ pub(crate) enum Verb {
     Backup(store::BackupSettings),
     /// Put a backup in the place of a store in a SQLite file; the service must be stopped
     Restore(store::RestoreSettings),
-    #[command(flatten)]
-    Bulk(BulkVerb),
     /// Show the readiness of a process; the exit code is 0 if it is ready for requests
     Health(health::HealthSettings),
     /// Check a service at any address, clause by clause of its contract; the exit code is 4 if one is broken

@@ -24,6 +24,12 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Process(#[from] ProcessError),
     #[error(transparent)]
+    Setting(#[from] InvalidSetting),
+    #[error("--database-url: {0}")]
+    Store(#[from] OpenError),
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    #[error(transparent)]
     Command(#[from] CommandError),
     #[error("--admin-url: nothing answers at {0} within 2 s; is the service running?")]
     AdminPort(String),
@@ -62,24 +68,6 @@ pub(crate) enum CliError {
     Output(#[from] OutputFileError),
 }
 
-impl From<OpenError> for CliError {
-    fn from(error: OpenError) -> Self {
-        ProcessError::from(error).into()
-    }
-}
-
-impl From<RuntimeError> for CliError {
-    fn from(error: RuntimeError) -> Self {
-        ProcessError::from(error).into()
-    }
-}
-
-impl From<InvalidSetting> for CliError {
-    fn from(error: InvalidSetting) -> Self {
-        ProcessError::from(error).into()
-    }
-}
-
 impl CliError {
     /// Returns a function that names the file of an error.
     pub(crate) fn file(file: &Path) -> impl Fn(io::Error) -> Self {
@@ -101,10 +89,15 @@ impl CliError {
         }
         output::note(&self.line());
         ExitCode::from(match self {
-            Self::Process(ProcessError::Setting(_)) | Self::Variable(_) | Self::NotConfirmed => 2,
+            Self::Process(ProcessError::Setting(_))
+            | Self::Setting(_)
+            | Self::Variable(_)
+            | Self::NotConfirmed => 2,
             Self::Command(error) => error.exit_code(),
             Self::ContractBroken(_) => 4,
             Self::Process(_)
+            | Self::Store(_)
+            | Self::Runtime(_)
             | Self::AdminPort(_)
             | Self::BackupOfItself(_)
             | Self::InUse(_)

@@ -79,7 +79,6 @@ fn dispatch(verb: Verb) -> Result<(), CliError> {
         Verb::Admin(verb) => Ok(verb.run()?),
         Verb::Backup(settings) => store::back_up(&settings),
         Verb::Restore(settings) => store::restore(&settings),
-        Verb::Bulk(verb) => Ok(verb.run()?),
         Verb::Health(settings) => health::run(&settings),
         Verb::Check(settings) => check::run(&settings),
         Verb::Completions(settings) => shell::completions(&settings, Cli::command()),

@@ -63,15 +63,6 @@ impl InvalidSetting {
     }
 }
 
-/// Settings that name the installation.
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub struct EnvironmentSettings {
-    /// Environment, production or staging: keys begin with `pet_live_` or `pet_test_`, and neither
-    /// environment accepts the other's keys
-    #[arg(long, env = "PETSTORE_ENVIRONMENT", default_value = "production", value_name = "NAME")]
-    pub environment: Environment,
-}
-
 /// Returns the settings of a command with these flags, without the program's name. The environment's
 /// variables and the defaults complete them.
 ///
@@ -90,9 +81,15 @@ pub fn from_flags<S: clap::Args, F: Into<OsString>>(
     <Flags<S> as clap::Parser>::try_parse_from(flags.into_iter().map(Into::into)).map(|flags| flags.settings)
 }
 
-/// Settings of every process of the service: the admin port, the shutdown, the log and traces.
+/// Settings of every process of the service: the environment, the admin port, the shutdown, the log and
+/// traces.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ProcessSettings {
+    /// Environment, production or staging: keys begin with `pet_live_` or `pet_test_`, and neither
+    /// environment accepts the other's keys
+    #[arg(long, env = "PETSTORE_ENVIRONMENT", default_value = "production", value_name = "NAME")]
+    pub environment: Environment,
+
     /// Address and port for /livez, /readyz, /metrics, /log-level and, on a gateway, the admin API and the
     /// console. For operators only: do not make it public
     #[arg(long, env = "PETSTORE_ADMIN_ADDR", default_value = "127.0.0.1:9090", value_name = "ADDR")]

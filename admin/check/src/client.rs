@@ -36,7 +36,7 @@ use uuid::Uuid;
 use crate::{
     CheckError,
     answer::{Answer, Finding},
-    request::{CheckRequest, Payload},
+    request::CheckRequest,
 };
 
 /// Timeout of a request: the 5 s of the contract, and as much for the way.
@@ -194,10 +194,10 @@ impl Client {
         if let Some(key) = key {
             request = request.header(header::AUTHORIZATION, key);
         }
-        let (body, deadline) = match &asked.body {
-            Payload::Complete(body) => (Either::Left(Full::new(body.clone())), REQUEST_TIMEOUT),
-            Payload::Withheld(length) => {
-                request = request.header(header::CONTENT_LENGTH, *length);
+        let (body, deadline) = match asked.withheld {
+            None => (Either::Left(Full::new(asked.body.clone())), REQUEST_TIMEOUT),
+            Some(length) => {
+                request = request.header(header::CONTENT_LENGTH, length);
                 (Either::Right(withheld()), WITHHELD_TIMEOUT)
             }
         };

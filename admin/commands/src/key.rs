@@ -1,5 +1,5 @@
-//! `petstore key` and `petstore ban`: API keys, each shown once, when it is created, and never again; and their
-//! bans, which gateways receive within seconds.
+//! `petstore key` and `petstore ban`: API keys, each shown once, when it is created, and never again; and
+//! their bans, which gateways receive within seconds.
 
 use std::{
     collections::HashSet,

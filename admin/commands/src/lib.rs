@@ -1,5 +1,5 @@
-//! Commands that administer the service: those of operators ([`AdminVerb`]), and import and export of pets
-//! ([`BulkVerb`]). The program that has them adds each set to its own commands.
+//! Commands that administer the service, import and export of pets among them. The program that has them adds
+//! them to its own commands.
 //!
 //! A command calls a core over gRPC, with a token, or works on a store in its own process, as its flags say.
 //! The flags of the two targets exclude each other. Results are JSON of the admin API, or text made of it. A
@@ -7,21 +7,16 @@
 //!
 //! ```
 //! use clap::Parser;
-//! use petstore_admin_commands::{AdminVerb, BulkVerb, CommandError};
+//! use petstore_admin_commands::{AdminVerb, CommandError};
 //!
 //! #[derive(Parser)]
 //! enum Program {
 //!     #[command(flatten)]
 //!     Admin(AdminVerb),
-//!     #[command(flatten)]
-//!     Bulk(BulkVerb),
 //! }
 //!
-//! fn run(program: Program) -> Result<(), CommandError> {
-//!     match program {
-//!         Program::Admin(verb) => verb.run(),
-//!         Program::Bulk(verb) => verb.run(),
-//!     }
+//! fn run(Program::Admin(verb): Program) -> Result<(), CommandError> {
+//!     verb.run()
 //! }
 //!
 //! let database = ["--database-url", "sqlite:///nonexistent/petstore.db"];
@@ -75,6 +70,10 @@ pub enum AdminVerb {
     Audit(reports::AuditSettings),
     /// Explain why requests were refused in the last 24 hours
     Explain(reports::ExplainSettings),
+    /// Add pets from a file, each line once
+    Import(import::ImportSettings),
+    /// Write the pets to a file
+    Export(export::ExportSettings),
 }
 
 impl AdminVerb {
@@ -82,8 +81,8 @@ impl AdminVerb {
     ///
     /// # Errors
     ///
-    /// If a setting cannot be used, the core refuses the call or is unreachable, or the result cannot be
-    /// printed.
+    /// If a setting or a file cannot be used, the core refuses a call or is unreachable, lines of an import
+    /// are invalid, or the result cannot be printed.
     pub fn run(self) -> Result<(), CommandError> {
         match self {
             Self::Account(command) => account::run_account(command),
@@ -96,30 +95,8 @@ impl AdminVerb {
             Self::Operator(command) => operator::run_operator(command),
             Self::Audit(settings) => reports::audit(&settings),
             Self::Explain(settings) => reports::explain(&settings),
-        }
-    }
-}
-
-/// Commands that read or write a file of pets.
-#[derive(Debug, Subcommand)]
-pub enum BulkVerb {
-    /// Add pets from a file, each line once
-    Import(import::ImportSettings),
-    /// Write the pets to a file
-    Export(export::ExportSettings),
-}
-
-impl BulkVerb {
-    /// Runs the command, and prints its result.
-    ///
-    /// # Errors
-    ///
-    /// If a setting or the file cannot be used, the core refuses a call or is unreachable, or lines of an
-    /// import are invalid.
-    pub fn run(self) -> Result<(), CommandError> {
-        match self {
-            Self::Import(settings) => import::run(&settings),
-            Self::Export(settings) => export::run(&settings),
+            Self::Import(settings) => import::import_pets(&settings),
+            Self::Export(settings) => export::export_pets(&settings),
         }
     }
 }

@@ -10,8 +10,7 @@ use petstore_core_client::{CoreServices, CoreTransport};
 use petstore_gateway::Gateway;
 
 use petstore_settings::{
-    CoreAddressSettings, EdgeSettings, EnvironmentSettings, GrpcSettings, LimiterSettings, ProcessSettings,
-    StoreSettings,
+    CoreAddressSettings, EdgeSettings, GrpcSettings, LimiterSettings, ProcessSettings, StoreSettings,
 };
 
 use crate::process::{
@@ -34,10 +33,7 @@ pub struct ServeSettings {
     /// The gRPC port, and its callers.
     #[command(flatten)]
     pub grpc: GrpcSettings,
-    /// The installation.
-    #[command(flatten)]
-    pub environment: EnvironmentSettings,
-    /// The admin port, the shutdown, the log and traces.
+    /// The environment, the admin port, the shutdown, the log and traces.
     #[command(flatten)]
     pub process: ProcessSettings,
 }
@@ -49,8 +45,6 @@ pub(crate) struct CoreSettings {
     store: StoreSettings,
     #[command(flatten)]
     grpc: GrpcSettings,
-    #[command(flatten)]
-    environment: EnvironmentSettings,
     #[command(flatten)]
     pub(crate) process: ProcessSettings,
 }
@@ -67,10 +61,7 @@ pub struct GatewaySettings {
     /// The place where requests are counted.
     #[command(flatten)]
     pub limiter: LimiterSettings,
-    /// The installation.
-    #[command(flatten)]
-    pub environment: EnvironmentSettings,
-    /// The admin port, the shutdown, the log and traces.
+    /// The environment, the admin port, the shutdown, the log and traces.
     #[command(flatten)]
     pub process: ProcessSettings,
 }
@@ -94,7 +85,7 @@ pub async fn start_service(settings: ServeSettings, clock: Clock) -> Result<Proc
     let grpc = bind_grpc(&settings.grpc.grpc_addr).await?;
     let (mut process, traces) = Process::start(&settings.process, "petstore", reloads).await?;
     let store = process.open_store(&url, &replicas, &settings.store).await?;
-    let environment = settings.environment.environment;
+    let environment = settings.process.environment;
     let key = FirstSecret::ApiKey(ApiKey::generate(environment));
     process.addresses.first_key_file = key.create(&store, &url, &clock).await?;
     let token = FirstSecret::OperatorToken(OperatorToken::generate());
@@ -125,7 +116,7 @@ pub(crate) async fn start_core(settings: CoreSettings, clock: Clock) -> Result<P
     let grpc = bind_grpc(&settings.grpc.grpc_addr).await?;
     let (mut process, traces) = Process::start(&settings.process, "petstore-core", reloads).await?;
     let store = process.open_store(&url, &replicas, &settings.store).await?;
-    let core = Core::new(store, clock).for_environment(settings.environment.environment).traced(traces);
+    let core = Core::new(store, clock).for_environment(settings.process.environment).traced(traces);
     let services = Administration::new(core.clone()).services();
     process.serve_grpc(grpc, &settings.grpc, security, core, services);
     process.ready();
@@ -147,7 +138,7 @@ pub async fn start_gateway(settings: GatewaySettings, clock: Clock) -> Result<Pr
     let (mut process, traces) = Process::start(&settings.process, "petstore-gateway", reloads).await?;
     let core = process.reloadable(core, &settings.core);
     let limiter = process.rate_limiter(redis, &settings.limiter, &clock).await;
-    let options = settings.edge.gateway(settings.environment.environment, traces);
+    let options = settings.edge.gateway(settings.process.environment, traces);
     process.serve_rest(rest, &settings.edge, Gateway::new(options, core, None, limiter, clock));
     process.ready();
     Ok(process)

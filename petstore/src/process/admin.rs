@@ -57,11 +57,6 @@ impl Health {
         self.metrics.collectors()
     }
 
-    /// Updates the metrics.
-    async fn update_metrics(&self) {
-        self.metrics.update(&self.readiness().await);
-    }
-
     /// Sets the parts, once they exist.
     pub(crate) fn set_sources(&self, sources: Sources) {
         // An error means that they are set already, and they do not change.
@@ -83,11 +78,11 @@ impl Health {
 }
 
 /// Returns the routes of the admin port. `/livez` and `/readyz` answer under any host name. The others answer
-/// only under those in `names` and under [those that cannot be registered](check_host), and to at most `at_once`
-/// requests, so that the first two always have connections.
+/// only under those in `names` and under [those that cannot be registered](check_host), and to at most
+/// `at_once` requests, so that the first two always have connections.
 pub(crate) fn router(health: Health, metrics: Exposition, names: Vec<HostName>, at_once: usize) -> Router {
     let show_metrics = async move |State(health): State<Health>| {
-        health.update_metrics().await;
+        health.metrics.update(&health.readiness().await);
         ([(CONTENT_TYPE, Exposition::MEDIA_TYPE)], metrics.text())
     };
     let mut restricted = Router::new()

@@ -62,7 +62,8 @@ pub(crate) async fn bind_grpc(addr: &GrpcAddr) -> Result<BoundGrpc, ProcessError
     Ok(BoundGrpc { listener, addr, file })
 }
 
-/// Binds `--admin-addr` and `--admin-https-addr`, and reads the certificate. Returns the address of the first.
+/// Binds `--admin-addr` and `--admin-https-addr`, and reads the certificate. Returns the address of the
+/// first.
 pub(super) async fn bind_admin(settings: &ProcessSettings) -> Result<(SocketAddr, HttpPorts), ProcessError> {
     let http = bind("--admin-addr", &settings.admin_addr).await?;
     let https = ("--admin-https-addr", settings.admin_https_addr.as_ref(), settings.admin_certificate()?);
@@ -86,7 +87,8 @@ pub(crate) async fn bind_rest(settings: &EdgeSettings) -> Result<HttpPorts, Proc
 async fn bind_https(
     (setting, addr, certificate): (&'static str, Option<&ListenAddr>, Option<Certificate>),
 ) -> Result<Option<(Port, Certificate)>, ProcessError> {
-    let Some((addr, certificate)) = addr.zip(certificate) else { return Ok(None) }; // clap requires both or none
+    // clap requires both or none.
+    let Some((addr, certificate)) = addr.zip(certificate) else { return Ok(None) };
     Ok(Some((bind(setting, addr).await?, certificate)))
 }
 

@@ -146,8 +146,8 @@ const READY: &[u8] = b"READY=1";
 /// State: the process stops.
 const STOPPING: &[u8] = b"STOPPING=1";
 
-/// Tells the state to the supervisor, if `NOTIFY_SOCKET` names one. A supervisor that does not listen is no reason not to
-/// serve: it is named in the log.
+/// Tells the state to the supervisor, if `NOTIFY_SOCKET` names one. A supervisor that does not listen is no
+/// reason not to serve: it is named in the log.
 fn tell_supervisor(state: &[u8]) {
     let Some(name) = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else { return };
     if let Err(error) = send_datagram(name.as_bytes(), state) {

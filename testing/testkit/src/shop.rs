@@ -138,7 +138,7 @@ impl TestShop {
         if let Some(counters) = counters {
             counters.apply(&mut settings.limiter);
         }
-        let environment = settings.environment.environment;
+        let environment = settings.process.environment;
         let running = start_service(settings, clock.clone()).await.expect("the service starts");
         Self {
             running,

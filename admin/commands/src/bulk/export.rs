@@ -60,7 +60,7 @@ fn status_parser() -> impl TypedValueParser<Value = PetStatus> {
     })
 }
 
-pub(crate) fn run(settings: &ExportSettings) -> Result<(), CommandError> {
+pub(crate) fn export_pets(settings: &ExportSettings) -> Result<(), CommandError> {
     let format = Format::choose(settings.format, &settings.file)?;
     block_on(Box::pin(export(settings, format)))
 }

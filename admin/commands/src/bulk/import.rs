@@ -69,7 +69,7 @@ fn import_id(written: &str) -> Result<String, &'static str> {
     ImportId::parse(written).map(|_| written.to_owned()).map_err(|violation| violation.rule)
 }
 
-pub(crate) fn run(settings: &ImportSettings) -> Result<(), CommandError> {
+pub(crate) fn import_pets(settings: &ImportSettings) -> Result<(), CommandError> {
     let format = Format::choose(settings.format, &settings.file)?;
     block_on(Box::pin(import(settings, format)))
 }
