@@ -80,7 +80,7 @@ const BOUNDS: [(&str, &str, &str); 55] = [
     ),
     (
         "| gateway reports usage and refusals | every 5 s |",
-        "rest-gateway/src/usage/counter.rs",
+        "rest-gateway/src/usage_counter.rs",
         "sleep(Duration::from_secs(5))",
     ),
     ("| usage by day; by minute and key | 90 days; 24 h", RETENTION, "usage_days: 90,"),

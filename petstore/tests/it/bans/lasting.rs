@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use petstore_caller::api_key::{ApiKey, Environment};
 use petstore_testkit::servers::{RedisOptions, RedisServer};
 use petstore_testkit::{Answer, Client, Installation, Plan, SharedCounters, TestShop, eventually};
 use serde_json::Value;
@@ -150,61 +149,6 @@ async fn bans_are_imposed_listed_and_lifted_while_redis_is_unreachable() {
     for _ in 0..3 {
         client.get("/v1/pets").await.assert_error(429, "API_KEY_BANNED");
     }
-}
-
-#[tokio::test]
-async fn an_operators_ban_shows_its_reason_and_does_not_blame_the_client() {
-    let installation = petstore();
-    let server = installation.start(&serve(&[])).await;
-    let client = server.client(&key_of_small_account(&installation).await);
-    let id = crate::only_key_id(&installation, "small").await;
-    installation.json(&["ban", "add", &id, "--for", "1h"]).await;
-    let message = first_with("API_KEY_BANNED", &client).await["message"].to_string();
-    assert!(message.contains("by the operator until 2") && !message.contains("429"), "{message}");
-
-    let because = ["--reason", "your invoice is open, write to sales@example.com"];
-    installation.json(&[["ban", "add", &id, "--for", "2h"].as_slice(), &because].concat()).await;
-    eventually(CHANGE_TIMEOUT, async || {
-        let message = first_with("API_KEY_BANNED", &client).await["message"].to_string();
-        if message.contains(because[1]) { Ok(()) } else { Err(message) }
-    })
-    .await;
-    let ban = the_ban(&installation).await;
-    assert_eq!((&ban["origin"], &ban["reason"]), (&"operator".into(), &because[1].into()), "{ban}");
-
-    let key = ApiKey::generate(Environment::Production).expose().to_owned();
-    for reason in ["two\nlines", &"x".repeat(201), &format!("leaked: {key}!")] {
-        let exit = installation.run(&["ban", "add", &id, "--for", "1h", "--reason", reason]).await;
-        assert_eq!(exit.code, Some(2), "{exit:?}");
-        assert!(exit.stderr.contains("reason must") && !exit.stderr.contains(&key), "{exit:?}");
-    }
-}
-
-#[tokio::test]
-async fn lists_show_the_ban_of_a_key_unless_it_is_revoked() {
-    let installation = petstore();
-    let _server = installation.start(&serve(&[])).await;
-    installation.json(&["account", "create", "small", "--plan", "free"]).await;
-    installation.json(&["key", "create", "--account", "small"]).await;
-    let id = crate::only_key_id(&installation, "small").await;
-    let ban = installation.json(&["ban", "add", &id, "--for", "1h"]).await;
-    let until = &ban["endTime"].as_str().expect("the end of the ban")[..19];
-    for command in [["key", "list", "--account", "small"].as_slice(), &["key", "show", &id]] {
-        let shown = installation.run(command).await.stdout;
-        assert!(shown.contains("BANNED UNTIL") && shown.contains(until), "{command:?}: {shown}");
-    }
-
-    let revoked = installation.json(&["key", "revoke", &id, "--yes"]).await;
-    assert_eq!((&revoked["state"], revoked.get("ban")), (&"revoked".into(), None), "{revoked}");
-    for command in [["key", "list", "--account", "small"].as_slice(), &["key", "show", &id]] {
-        let shown = installation.run(command).await.stdout;
-        assert!(shown.contains("revoked") && !shown.contains("BANNED"), "{command:?}: {shown}");
-    }
-    assert_eq!(bans(&installation).await, Vec::<Value>::new());
-    let exit = installation.run(&["ban", "add", &id, "--for", "1h"]).await;
-    assert_eq!(exit.code, Some(1), "{exit:?}");
-    assert!(exit.stderr.contains("is revoked"), "{exit:?}");
-    installation.json(&["ban", "lift", &id]).await;
 }
 
 #[tokio::test]

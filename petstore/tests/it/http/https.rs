@@ -153,33 +153,6 @@ async fn a_certificate_that_is_replaced_while_the_service_starts_is_used() {
 }
 
 #[tokio::test]
-async fn sighup_loads_a_new_certificate_and_keeps_the_old_one_if_it_is_invalid() {
-    let shop = HttpsService::open(&[]).await;
-    let (other, address) = (Authority::new(), shop.server.address("HTTPS"));
-    let new = other.issue("127.0.0.1");
-    let said = async |line: &str| {
-        eventually(RELOAD_TIMEOUT, async || {
-            let log = shop.server.stderr();
-            if log.contains(line) { Ok(()) } else { Err(log) }
-        })
-        .await;
-    };
-    let kept = shop.client(Protocol::Http1);
-    fs::write(&shop.certificate.file, "not a certificate").unwrap();
-    shop.server.signal("HUP").await;
-    said("cannot reload the HTTPS certificate: the old one stays in use").await;
-    kept.get("/v1/pets").await.assert_status(200);
-
-    fs::copy(&new.key_file, &shop.certificate.key_file).unwrap();
-    fs::copy(&new.file, &shop.certificate.file).unwrap();
-    shop.server.signal("HUP").await;
-    said("reloaded the HTTPS certificate").await;
-    let replaced = Tls::trusting(&other, Protocol::Http2).connect(address).await;
-    replaced.expect("the new certificate is in use");
-    assert_eq!(shop.server.terminate().await.code, Some(0));
-}
-
-#[tokio::test]
 async fn a_client_that_does_not_begin_the_handshake_is_closed() {
     let shop = HttpsService::open(&[]).await;
     let mut silent = raw::connect(shop.server.address("HTTPS")).await;

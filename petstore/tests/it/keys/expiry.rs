@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use petstore_core::accounts::Quota;
 use petstore_testkit::{Answer, Client, Plan, TestShop};
-use serde_json::json;
 
 use super::within_five_seconds;
 
@@ -35,16 +34,6 @@ async fn every_response_to_a_key_that_expires_tells_its_end() {
     let expired = client.get("/v1/pets").await;
     expired.assert_error(401, "API_KEY_EXPIRED");
     assert_eq!(expired.find(EXPIRES), None, "{expired:?}");
-}
-
-#[tokio::test]
-async fn a_key_that_never_expires_has_no_end() {
-    let shop = TestShop::open().await;
-    let client = shop.client_on(Plan::Free).await;
-    assert_eq!(client.get("/v1/pets").await.assert_status(200).find(EXPIRES), None);
-    let key = shown(&client).await;
-    let last_four = &client.key()[client.key().len() - 4..];
-    assert_eq!((&key["lastFour"], key.get("expireTime"), key.get("label")), (&json!(last_four), None, None));
 }
 
 #[tokio::test]

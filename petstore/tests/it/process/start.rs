@@ -49,30 +49,6 @@ async fn serve_is_what_runs_without_a_command() {
 }
 
 #[tokio::test]
-async fn pets_and_cursors_survive_a_restart_and_no_second_key_is_made() {
-    let installation = petstore();
-    let server = installation.start(&serve(&[])).await;
-    let client = first_client(&installation, &server);
-    created(
-        &client.post("/v1/pets", &json!({"name": "Rex", "categoryId": i64::MIN, "status": "sold"})).await,
-    );
-    created(&client.post("/v1/pets", &json!({"name": "Tom", "categoryId": i64::MAX})).await);
-    let cursor = client.get("/v1/pets?limit=1").await.header("x-next-cursor").to_owned();
-    let before = client.get("/v1/pets").await.json();
-    let exit = server.terminate().await;
-    assert_eq!(exit.code, Some(0), "{exit:?}");
-
-    let server = installation.start(&serve(&[])).await;
-    assert!(!server.stdout().contains("The store is new"), "{}", server.stdout());
-    let client = first_client(&installation, &server);
-    assert_eq!(client.get("/v1/pets").await.json(), before);
-    assert_eq!(client.get("/v1/pets/1").await.json(), before[0]);
-    assert_eq!(client.get(&format!("/v1/pets?cursor={cursor}")).await.json(), json!([before[1]]));
-    let id = created(&client.post("/v1/pets", &json!({"name": "Kit", "categoryId": 1})).await);
-    assert!(id > 2, "an id is assigned upward, also after a restart: {id}");
-}
-
-#[tokio::test]
 async fn a_taken_port_is_named_and_no_store_is_made() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();

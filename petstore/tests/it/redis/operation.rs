@@ -48,22 +48,6 @@ async fn an_eviction_policy_that_drops_counters_is_logged() {
     .await;
 }
 
-#[tokio::test]
-async fn an_invalid_redis_url_is_refused_and_not_repeated() {
-    let installation = petstore();
-    for (flags, right) in [
-        (["--redis-url", "redis://:SECRET@127.0.0.1"], "--redis-url-file"),
-        (["--redis-url", "http://SECRET"], "redis://"),
-        (["--redis-url-file", "nothing-here"], "nothing-here"),
-        (["--on-redis-failure", "shut"], "local, open or closed"),
-        (["--gateways", "0"], "--gateways"),
-    ] {
-        let exit = installation.run(&serve(&flags)).await;
-        assert_eq!(exit.code, Some(2), "{exit:?}");
-        assert!(exit.stderr.contains(right) && !exit.stderr.contains("SECRET"), "{exit:?}");
-    }
-}
-
 /// Starts the service with the URL of Redis in a file.
 async fn serve_with(installation: &Installation, redis: &RedisServer) -> Server {
     installation.write_secret("redis-url", &redis.url());

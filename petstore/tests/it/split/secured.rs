@@ -333,24 +333,6 @@ async fn gateway_and_core_connect_over_a_unix_socket_that_only_its_owner_can_use
     assert!(!socket.exists(), "an orderly end removes it");
 }
 
-#[tokio::test]
-async fn contradicting_settings_of_the_core_address_are_named() {
-    let (installation, authority) = (petstore(), Authority::new());
-    let (file, certificate) = (authority.file(), authority.issue("gateway"));
-    for (flags, named) in [
-        (["--core-url", "core.example"].as_slice(), "--core-url"),
-        (&["--core-url", "https://core.example:1"], "--core-ca"),
-        (&["--core-url", "http://core.example:1", "--core-ca", &file], "--core-ca"),
-        (&["--core-url", "https://core.example:1", "--core-ca", &certificate.key_file], "--core-ca"),
-        (&["--core-ca", "nothing-here", "--core-url", "https://core.example:1"], "--core-ca"),
-        (&["--core-cert", &certificate.file], "--core-key"),
-        (&["--service-token-file", &certificate.file], "--service-token-file"),
-    ] {
-        let exit = installation.run(&[["gateway"].as_slice(), flags].concat()).await;
-        exit.assert_refused(2, &[named]);
-    }
-}
-
 fn core_args<'a>(address: &'a str, flags: &[&'a str]) -> Vec<&'a str> {
     [["core", "--grpc-addr", address, "--admin-addr", "127.0.0.1:0"].as_slice(), flags].concat()
 }

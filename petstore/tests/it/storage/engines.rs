@@ -2,16 +2,10 @@
 
 use std::{path::Path, time::Duration};
 
-use petstore_testkit::{
-    Engine, Installation, Server, eventually,
-    servers::{PostgresOptions, PostgresServer},
-};
+use petstore_testkit::{Engine, Installation, Server, eventually, servers::PostgresServer};
 use serde_json::json;
 
 use crate::{key_of_new_account, pets::created, petstore, petstore_on, serve};
-
-/// Timeout of a refusal to start, with the start of the process on a busy machine.
-const REFUSAL_TIMEOUT: Duration = Duration::from_secs(15);
 
 #[tokio::test]
 async fn pets_keys_and_cursors_survive_a_restart_and_a_crash() {
@@ -147,47 +141,6 @@ async fn a_database_server_has_no_first_key() {
     let server = installation.start(&serve(&[])).await;
     assert!(server.stdout().contains("store  postgres://postgres@127.0.0.1:"), "{}", server.stdout());
     assert!(!Path::new(installation.folder()).join("data").exists());
-}
-
-#[tokio::test]
-async fn the_database_password_is_in_no_output() {
-    const PASSWORD: &str = "canarycanary";
-    let options = PostgresOptions { password: Some(PASSWORD), ..PostgresOptions::default() };
-    let mut postgres = PostgresServer::start(options).await;
-    let url = postgres.database().await.url();
-    let mut outputs = Vec::new();
-
-    let right = petstore().with_variable("PETSTORE_DATABASE_URL", &url);
-    let server = right.start(&serve(&["--log-level", "trace"])).await;
-    let client = server.client(&key_of_new_account(&right).await);
-    created(&client.post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await);
-    postgres.stop_immediate().await;
-    client.post("/v1/pets", &json!({"name": "Rex", "categoryId": 1})).await.assert_error(503, "UNAVAILABLE");
-    let exit = server.terminate().await;
-    outputs.extend([exit.stdout, exit.stderr]);
-    let refused = right.run(&serve(&[])).await;
-    assert!(refused.code == Some(1) && refused.took < REFUSAL_TIMEOUT, "{refused:?}");
-    assert_eq!(refused.stderr.lines().count(), 1, "{refused:?}");
-    assert!(
-        refused.stderr.contains("PETSTORE_DATABASE_URL: cannot reach PostgreSQL at 127.0.0.1:"),
-        "{refused:?}"
-    );
-    outputs.extend([refused.stdout, refused.stderr]);
-
-    postgres.restart().await;
-    let wrong = petstore().with_variable("PETSTORE_DATABASE_URL", &url.replace(PASSWORD, "canarycanarx"));
-    let refused = wrong.run(&["account", "list"]).await;
-    assert!(
-        refused.stderr.contains("refuses the user postgres: password authentication failed"),
-        "{refused:?}"
-    );
-    outputs.extend([refused.stdout, refused.stderr]);
-    let argument = petstore().run(&["account", "list", "--database-url", &url]).await;
-    assert_eq!(argument.code, Some(2), "{argument:?}");
-    outputs.extend([argument.stdout, argument.stderr]);
-    for output in outputs {
-        assert!(!output.contains("canarycan"), "{output}");
-    }
 }
 
 async fn core(installation: &Installation) -> Server {
