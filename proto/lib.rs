@@ -5,6 +5,8 @@ mod batch;
 mod error_code;
 mod page_token;
 
+/// Reasons of errors about accounts and keys, which the core finds and operators read.
+pub use admin::v1::AdminErrorReason;
 pub use batch::{Answer, Call, Outcome, RequestForm};
 pub use error_code::{ErrorCode, Retry};
 pub use page_token::PageToken;
@@ -27,6 +29,9 @@ pub mod internal {
     /// Version 1.
     pub mod v1 {
         tonic::include_proto!("petstore.internal.v1");
+
+        /// Cause of a refusal, which operators read by the numbers that gateways report.
+        pub use crate::admin::v1::RefusalCause;
     }
 }
 

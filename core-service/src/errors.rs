@@ -5,9 +5,7 @@ use std::{collections::HashMap, error::Error, time::Duration};
 use petstore_caller::api_key::{Environment, redact};
 use petstore_database::DatabaseError;
 use petstore_grpc_server::{CallFault, MethodError};
-use petstore_proto::{
-    ERROR_DOMAIN, ErrorCode, admin::v1::AdminErrorReason as A, errors, v1::ErrorReason as R,
-};
+use petstore_proto::{AdminErrorReason as A, ERROR_DOMAIN, ErrorCode, errors, v1::ErrorReason as R};
 use sea_orm::DbErr;
 use tonic::Code;
 use tonic_types::ErrorDetails;

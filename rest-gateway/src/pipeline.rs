@@ -21,7 +21,7 @@ use petstore_caller::{
 };
 use petstore_http_server::{App, HttpPeer};
 use petstore_key_cache::{KeyError, KnownKey, UnusableKey};
-use petstore_proto::{admin::v1::RefusalCause, internal::v1::Refusal};
+use petstore_proto::internal::v1::{Refusal, RefusalCause};
 use petstore_rate_limit::LimitStatus;
 use petstore_telemetry::{
     metrics::GaugeGuard,

@@ -2,7 +2,7 @@
 
 use petstore_caller::api_key::{ApiKey, is_request_id};
 use petstore_clock::{Minute, UnixMillis};
-pub use petstore_proto::admin::v1::RefusalCause;
+pub use petstore_proto::internal::v1::RefusalCause;
 
 use super::{AccountId, KeyId};
 use crate::violations::Violation;

@@ -6,10 +6,7 @@ use std::{collections::HashMap, hash::Hash, mem};
 use parking_lot::Mutex;
 use petstore_caller::client_address::ClientAddress;
 use petstore_clock::UnixMillis;
-use petstore_proto::{
-    admin::v1::RefusalCause,
-    internal::v1::{Refusal, RefusalCount},
-};
+use petstore_proto::internal::v1::{Refusal, RefusalCause, RefusalCount};
 use petstore_rate_limit::{BanCause, DAY, MINUTE, Outcome, WindowView};
 
 use crate::error::ApiError;

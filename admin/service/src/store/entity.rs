@@ -1,18 +1,10 @@
 //! The tables of operators, as the core's migrations create them.
 
-use sea_orm::entity::prelude::*;
-
-/// The relations of a table that no query joins to another one.
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub(crate) enum Relation {}
-
 /// Table `audit_events`.
 pub(super) mod audit_event {
     use petstore_clock::UnixMillis;
     use petstore_proto::admin::v1::AuditEvent;
     use sea_orm::entity::prelude::*;
-
-    use super::Relation;
 
     #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
     #[sea_orm(table_name = "audit_events")]
@@ -31,6 +23,9 @@ pub(super) mod audit_event {
         pub before: Option<String>,
         pub after: Option<String>,
     }
+
+    #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+    pub(crate) enum Relation {}
 
     impl ActiveModelBehavior for ActiveModel {}
 
@@ -59,7 +54,6 @@ pub(super) mod operator {
     use petstore_core::errors::PetStoreError;
     use sea_orm::{Condition, entity::prelude::*};
 
-    use super::Relation;
     use crate::domain::{Operator, OperatorName, Role};
 
     #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
@@ -76,6 +70,9 @@ pub(super) mod operator {
         pub last_used_at: Option<i64>,
         pub expires_at: Option<i64>,
     }
+
+    #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+    pub(crate) enum Relation {}
 
     impl ActiveModelBehavior for ActiveModel {}
 
@@ -110,8 +107,6 @@ pub(super) mod operator {
 pub(super) mod operator_session {
     use sea_orm::entity::prelude::*;
 
-    use super::Relation;
-
     #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
     #[sea_orm(table_name = "operator_sessions")]
     pub(crate) struct Model {
@@ -123,6 +118,9 @@ pub(super) mod operator_session {
         pub opened_at: Option<i64>,
         pub client_address: Option<String>,
     }
+
+    #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+    pub(crate) enum Relation {}
 
     impl ActiveModelBehavior for ActiveModel {}
 }

@@ -8,11 +8,14 @@ use petstore_clock::UnixMillis;
 use petstore_database::Session;
 use petstore_proto::internal::v1::{self as internal, BrownoutCalendar};
 use sea_orm::{
-    ConnectionTrait, DbErr, QueryResult,
-    sea_query::{Expr, ExprTrait, Order, Query, SelectStatement},
+    ActiveModelTrait, ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter, QueryOrder, SelectTwo,
 };
 
-use super::{Accounts, accounts, changes::next_revision};
+use super::{
+    Accounts, accounts,
+    changes::next_revision,
+    entity::{account, brownout},
+};
 use crate::{
     accounts::{AccountId, AccountName},
     errors::PetStoreError,
@@ -50,8 +53,9 @@ impl Accounts {
     ///
     /// If the database fails.
     pub async fn list_brownouts(&self, now: UnixMillis) -> Result<Vec<Brownout>, PetStoreError> {
-        let rows = self.database.rows(planned(now)).await?;
-        rows.iter().map(|row| stored(row).map_err(PetStoreError::from)).collect()
+        let find = planned(now);
+        let rows = self.database.read(move |db| Box::pin(find.clone().all(db))).await?;
+        Ok(rows.into_iter().map(Brownout::from).collect())
     }
 
     /// Returns the calendar for gateways at a revision that the store has had.
@@ -106,21 +110,18 @@ pub async fn plan(
         None => None,
     };
     next_revision(transaction, now).await?; // it also makes a concurrent plan wait
-    let ended = Expr::col("ends_at").lte(now.as_i64());
-    transaction.execute(&Query::delete().from_table("brownouts").and_where(ended).take()).await?;
-    if transaction.query_all(&planned(now)).await?.len() >= MAX_PLANNED {
+    let ended = brownout::Column::EndsAt.lte(now.as_i64());
+    brownout::Entity::delete_many().filter(ended).exec(transaction).await?;
+    if planned(now).all(transaction).await?.len() >= MAX_PLANNED {
         return Err(refuse("startTime", "is one too many: at most 32 brownouts may be planned; cancel one"));
     }
-    let account_id = account.as_ref().map(|(id, _)| id.0);
-    let row = [account_id.into(), from.as_i64().into(), until.as_i64().into()];
-    let insert = Query::insert()
-        .into_table("brownouts")
-        .columns(["account_id", "starts_at", "ends_at"])
-        .values_panic(row)
-        .returning_col("id")
-        .take();
-    let rows = transaction.query_all(&insert).await?;
-    let id = rows.first().ok_or(DbErr::RecordNotInserted)?.try_get("", "id")?;
+    let row = brownout::ActiveModel {
+        account_id: Set(account.as_ref().map(|(id, _)| id.0)),
+        starts_at: Set(from.as_i64()),
+        ends_at: Set(until.as_i64()),
+        ..Default::default()
+    };
+    let id = row.insert(transaction).await?.id;
     Ok(Brownout { id, account, from, until })
 }
 
@@ -134,34 +135,30 @@ pub async fn cancel(
     id: i64,
     now: UnixMillis,
 ) -> Result<Option<Brownout>, PetStoreError> {
-    let is_this = || Expr::col(("brownouts", "id")).eq(id);
-    let found = transaction.query_all(planned(now).and_where(is_this())).await?;
-    let Some(row) = found.first() else { return Ok(None) };
+    let find = planned(now).filter(brownout::Column::Id.eq(id));
+    let Some(found) = find.all(transaction).await?.pop() else { return Ok(None) };
     next_revision(transaction, now).await?;
-    transaction.execute(&Query::delete().from_table("brownouts").and_where(is_this()).take()).await?;
-    Ok(Some(stored(row)?))
+    brownout::Entity::delete_by_id(id).exec(transaction).await?;
+    Ok(Some(found.into()))
 }
 
-/// Returns the query for the brownouts that have not ended.
-fn planned(now: UnixMillis) -> SelectStatement {
-    Query::select()
-        .columns(["id", "account_id", "starts_at", "ends_at"].map(|column| ("brownouts", column)))
-        .column(("accounts", "name"))
-        .from("brownouts")
-        .left_join("accounts", Expr::col(("accounts", "id")).equals(("brownouts", "account_id")))
-        .and_where(Expr::col("ends_at").gt(now.as_i64()))
-        .order_by("starts_at", Order::Asc)
-        .order_by(("brownouts", "id"), Order::Asc)
-        .take()
+/// Returns the query for the brownouts that have not ended, with their accounts.
+fn planned(now: UnixMillis) -> SelectTwo<brownout::Entity, account::Entity> {
+    brownout::Entity::find()
+        .find_also_related(account::Entity)
+        .filter(brownout::Column::EndsAt.gt(now.as_i64()))
+        .order_by_asc(brownout::Column::StartsAt)
+        .order_by_asc(brownout::Column::Id)
 }
 
-fn stored(row: &QueryResult) -> Result<Brownout, DbErr> {
-    let account: Option<i64> = row.try_get("", "account_id")?;
-    let name: Option<String> = row.try_get("", "name")?;
-    Ok(Brownout {
-        id: row.try_get("", "id")?,
-        account: account.map(|id| (AccountId(id), AccountName::stored(name.unwrap_or_default()))),
-        from: UnixMillis::stored(row.try_get("", "starts_at")?),
-        until: UnixMillis::stored(row.try_get("", "ends_at")?),
-    })
+impl From<(brownout::Model, Option<account::Model>)> for Brownout {
+    fn from((row, account): (brownout::Model, Option<account::Model>)) -> Self {
+        let name = AccountName::stored(account.map(|row| row.name).unwrap_or_default());
+        Self {
+            id: row.id,
+            account: row.account_id.map(|id| (AccountId(id), name)),
+            from: UnixMillis::stored(row.starts_at),
+            until: UnixMillis::stored(row.ends_at),
+        }
+    }
 }

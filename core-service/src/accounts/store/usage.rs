@@ -9,13 +9,23 @@ use petstore_clock::UnixMillis;
 use petstore_database::Session;
 use petstore_telemetry::metrics::{IntCounter, counter};
 use sea_orm::{
-    ConnectionTrait, DbErr,
-    sea_query::{Expr, ExprTrait, OnConflict, Query},
+    ConnectionTrait, DbErr, EntityTrait, IdenStatic,
+    sea_query::{Expr, ExprTrait, IntoIden, OnConflict, Query},
 };
 
 pub use self::reads::{AccountDay, DaysOf, MinutesOf, UsedShare};
 use self::reads::{has_used, used_and_limit};
-use super::{Accounts, refusals};
+use super::{
+    Accounts,
+    entity::{
+        account,
+        refusal_count::{self, Column as CountColumn},
+        usage_day::{self, Column as DayColumn},
+        usage_minute::{self, Column as MinuteColumn},
+        usage_reporter::{self, Column as ReporterColumn},
+    },
+    refusals,
+};
 use crate::{
     accounts::{AccountId, Day, KEPT, MAX_COUNT, Minute, NO_ACCOUNT, RefusalCount, UsageMinute, UsageReport},
     errors::PetStoreError,
@@ -32,8 +42,14 @@ petstore_telemetry::metrics! {
     }
 }
 
-/// The columns of counts, in the order of [`UsageMinute::counts`].
-const COUNTS: [&str; 5] = ["succeeded", "client_errors", "refused", "server_errors", "get_pet"];
+/// The columns of counts, which days and minutes have, in the order of [`UsageMinute::counts`].
+const COUNTS: [DayColumn; 5] = [
+    DayColumn::Succeeded,
+    DayColumn::ClientErrors,
+    DayColumn::Refused,
+    DayColumn::ServerErrors,
+    DayColumn::GetPet,
+];
 
 impl Accounts {
     /// Adds a report to the counts, unless it was counted already. Both happen in one transaction, so that a
@@ -62,9 +78,15 @@ impl Accounts {
                         add_refusals(transaction, refusal_counts).await?;
                         refusals::add(transaction, refusals).await?;
                         let silent_since = now.minus(KEPT.reports).as_i64();
-                        delete_before(transaction, "usage_reporters", "reported_at", silent_since).await?;
+                        delete_before(
+                            transaction,
+                            usage_reporter::Entity,
+                            ReporterColumn::ReportedAt,
+                            silent_since,
+                        )
+                        .await?;
                         let first_kept = Day::containing(now).minus(KEPT.usage_days - 1);
-                        forget(transaction, "usage_days", "day", first_kept.0).await?;
+                        forget(transaction, usage_day::Entity, DayColumn::Day, first_kept.0).await?;
                     }
                     Ok::<_, PetStoreError>(overgranted)
                 })
@@ -86,8 +108,11 @@ impl Accounts {
             .transaction_beside_others(move |transaction| {
                 Box::pin(async move {
                     let refusals =
-                        delete_before(transaction, "refusal_counts", "minute", first_kept.0).await?;
-                    Ok(refusals + forget(transaction, "usage_minutes", "minute", first_kept.0).await?)
+                        delete_before(transaction, refusal_count::Entity, CountColumn::Minute, first_kept.0)
+                            .await?;
+                    Ok(refusals
+                        + forget(transaction, usage_minute::Entity, MinuteColumn::Minute, first_kept.0)
+                            .await?)
                 })
             })
             .await
@@ -97,14 +122,15 @@ impl Accounts {
 /// Stores the report's number, and returns `true` if it is new. The row's lock makes a repeated report wait
 /// for the one that is in flight.
 async fn is_new(transaction: &Session, reporter: &str, number: i64, now: UnixMillis) -> Result<bool, DbErr> {
+    use ReporterColumn as C;
     let remember = Query::insert()
-        .into_table("usage_reporters")
-        .columns(["id", "last_report", "reported_at"])
+        .into_table(usage_reporter::Entity)
+        .columns([C::Id, C::LastReport, C::ReportedAt])
         .values_panic([reporter.into(), number.into(), now.as_i64().into()])
         .on_conflict(
-            OnConflict::column("id")
-                .update_columns(["last_report", "reported_at"])
-                .action_and_where(Expr::col(("usage_reporters", "last_report")).lt(number))
+            OnConflict::column(C::Id)
+                .update_columns([C::LastReport, C::ReportedAt])
+                .action_and_where(Expr::col((usage_reporter::Entity, C::LastReport)).lt(number))
                 .to_owned(),
         )
         .take();
@@ -126,11 +152,18 @@ async fn add_requests(transaction: &Session, rows: Vec<(AccountId, UsageMinute)>
         }
     }
     let rows = days.iter().map(|((account, day), counts)| ([(*account).into(), (*day).into()], *counts));
-    add_up(transaction, "usage_days", ["account_id", "day"], COUNTS, rows).await?;
+    add_up(transaction, usage_day::Entity, [DayColumn::AccountId, DayColumn::Day], COUNTS, rows).await?;
     let minutes = minutes
         .into_iter()
         .map(|((account, minute, key_id), counts)| ([account.into(), minute.into(), key_id.into()], counts));
-    add_up(transaction, "usage_minutes", ["account_id", "minute", "key_id"], COUNTS, minutes).await?;
+    add_up(
+        transaction,
+        usage_minute::Entity,
+        [MinuteColumn::AccountId, MinuteColumn::Minute, MinuteColumn::KeyId],
+        COUNTS,
+        minutes,
+    )
+    .await?;
     overgranted(transaction, &days).await
 }
 
@@ -141,13 +174,14 @@ async fn overgranted(transaction: &Session, added: &BTreeMap<(i64, i64), [i64; 5
     if of_accounts().next().is_none() {
         return Ok(0);
     }
-    let [id, account_id, day] =
-        [("accounts", "id"), ("usage_days", "account_id"), ("usage_days", "day")].map(Expr::col);
+    let id = Expr::col((account::Entity, account::Column::Id));
+    let [account_id, day] =
+        [DayColumn::AccountId, DayColumn::Day].map(|it| Expr::col((usage_day::Entity, it)));
     let (used, limit) = used_and_limit();
     let query = Query::select()
-        .from("usage_days")
-        .cross_join("accounts")
-        .columns([("usage_days", "account_id"), ("usage_days", "day")])
+        .from(usage_day::Entity)
+        .cross_join(account::Entity)
+        .columns([DayColumn::AccountId, DayColumn::Day].map(|it| (usage_day::Entity, it)))
         .expr_as(used.sub(limit), "beyond")
         .and_where(account_id.clone().eq(id))
         .and_where(account_id.is_in(of_accounts().map(|(account, _)| *account)))
@@ -157,7 +191,8 @@ async fn overgranted(transaction: &Session, added: &BTreeMap<(i64, i64), [i64; 5
     let mut total = 0;
     for row in transaction.query_all(&query).await? {
         // The query also finds other days of these accounts.
-        let day = (row.try_get("", "account_id")?, row.try_get("", "day")?);
+        let day =
+            (row.try_get("", DayColumn::AccountId.as_str())?, row.try_get("", DayColumn::Day.as_str())?);
         let Some([succeeded, client_errors, _, server_errors, _]) = added.get(&day) else { continue };
         let (beyond, granted): (i64, i64) =
             (row.try_get("", "beyond")?, succeeded + client_errors + server_errors); // at most 3 * MAX_COUNT
@@ -171,28 +206,36 @@ async fn add_refusals(transaction: &Session, mut rows: Vec<RefusalCount>) -> Res
     let rows = rows.into_iter().map(|RefusalCount { minute, cause, requests }| {
         ([minute.0.into(), i64::from(i32::from(cause)).into()], [requests])
     });
-    add_up(transaction, "refusal_counts", ["minute", "cause"], ["requests"], rows).await
+    add_up(
+        transaction,
+        refusal_count::Entity,
+        [CountColumn::Minute, CountColumn::Cause],
+        [CountColumn::Requests],
+        rows,
+    )
+    .await
 }
 
 /// Inserts rows in their order, or adds to the counts of existing rows. A count stops at [`MAX_COUNT`]: a
 /// larger one would not fit the column, or would become a fraction.
-async fn add_up<const K: usize, const N: usize>(
+async fn add_up<C: IntoIden + Copy, D: IntoIden + Copy, const K: usize, const N: usize>(
     transaction: &Session,
-    table: &'static str,
-    key: [&'static str; K],
-    counts: [&'static str; N],
+    table: impl IntoIden + Copy,
+    key: [C; K],
+    counts: [D; N],
     rows: impl ExactSizeIterator<Item = ([Expr; K], [i64; N])>,
 ) -> Result<(), DbErr> {
     if rows.len() == 0 {
         return Ok(());
     }
-    let sum = |column: &'static str| {
+    let sum = |column: D| {
         let (kept, more) = (Expr::col((table, column)), Expr::col(("excluded", column)));
         let is_most = kept.clone().gt(Expr::val(MAX_COUNT).sub(more.clone()));
         (column, Expr::case(is_most, MAX_COUNT).finally(kept.add(more)).into())
     };
     let mut insert = Query::insert();
-    insert.into_table(table).columns(key.into_iter().chain(counts));
+    insert.into_table(table.into_iden());
+    insert.columns(key.map(C::into_iden).into_iter().chain(counts.map(D::into_iden)));
     for (key, counts) in rows {
         insert.values_panic(key.into_iter().chain(counts.map(Expr::val)));
     }
@@ -203,8 +246,8 @@ async fn add_up<const K: usize, const N: usize>(
 /// Deletes the rows whose value in a column is smaller than this one. Returns their number.
 async fn delete_before(
     transaction: &Session,
-    table: &'static str,
-    column: &'static str,
+    table: impl EntityTrait,
+    column: impl IntoIden,
     first_kept: i64,
 ) -> Result<u64, DbErr> {
     let old = Query::delete().from_table(table).and_where(Expr::col(column).lt(first_kept)).take();
@@ -215,8 +258,8 @@ async fn delete_before(
 /// accounts. Returns the number of deleted rows.
 async fn forget(
     transaction: &Session,
-    table: &'static str,
-    period: &'static str,
+    table: impl EntityTrait,
+    period: impl IntoIden + Copy,
     first_kept: i64,
 ) -> Result<u64, DbErr> {
     let oldest = Query::select().from(table).expr_as(Expr::col(period).min(), "oldest").take();
@@ -224,12 +267,16 @@ async fn forget(
     let oldest = oldest.first().map(|row| row.try_get::<Option<i64>>("", "oldest")).transpose()?.flatten();
     let Some(oldest) = oldest.filter(|oldest| *oldest < first_kept) else { return Ok(0) };
     let of_oldest = Expr::col(period).eq(oldest);
-    let accounts =
-        Query::select().from(table).column("account_id").and_where(of_oldest.clone()).limit(1_000).take();
+    let accounts = Query::select()
+        .from(table)
+        .column(DayColumn::AccountId)
+        .and_where(of_oldest.clone())
+        .limit(1_000)
+        .take();
     let delete = Query::delete()
         .from_table(table)
         .and_where(of_oldest)
-        .and_where(Expr::col("account_id").in_subquery(accounts))
+        .and_where(Expr::col(DayColumn::AccountId).in_subquery(accounts))
         .take();
     Ok(transaction.execute(&delete).await?.rows_affected())
 }

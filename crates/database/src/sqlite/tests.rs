@@ -1,6 +1,9 @@
 use std::fs;
 
-use sea_orm::{ConnectionTrait, RuntimeErr, SqliteTransactionMode, TransactionOptions, sqlx};
+use sea_orm::{
+    ConnectionTrait, DbBackend, QueryResult, RuntimeErr, SqliteTransactionMode, Statement,
+    TransactionOptions, sqlx,
+};
 
 use super::*;
 use crate::{
@@ -14,6 +17,16 @@ const AS_IT_IS: OpenOptions = OpenOptions { migrate: false, quick_check: true };
 
 async fn refusal(path: &Path, options: OpenOptions) -> OpenError {
     Database::open(&url(path), &SCHEMA, options).await.map(drop).unwrap_err()
+}
+
+/// Tests the option of `.cargo/config.toml`, which a build that ignores this file would lack.
+#[tokio::test]
+async fn a_plan_does_not_depend_on_values() {
+    let (items, _folder) = new_file().await;
+    let options = Statement::from_string(DbBackend::Sqlite, "PRAGMA compile_options");
+    let options = items.database.reader.query_all_raw(options).await.unwrap();
+    let is_set = |row: &QueryResult| row.try_get_by_index::<String>(0).unwrap() == "ENABLE_QPSG";
+    assert!(options.iter().any(is_set));
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use crate::{
 
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "accounts")]
-pub(crate) struct Model {
+pub struct Model {
     #[sea_orm(primary_key)]
     pub id: i64,
     pub name: String,
@@ -24,7 +24,7 @@ pub(crate) struct Model {
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub(crate) enum Relation {}
+pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 

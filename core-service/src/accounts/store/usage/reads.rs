@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use sea_orm::{
-    DbErr, QueryResult,
-    sea_query::{CaseStatement, Expr, ExprTrait, Order, Query, SelectStatement},
+    DbErr, EntityTrait, IdenStatic, QueryResult,
+    sea_query::{CaseStatement, Expr, ExprTrait, IntoIden, Order, Query, SelectStatement},
 };
 
-use super::{Accounts, COUNTS};
+use super::{Accounts, COUNTS, DayColumn, account, usage_day, usage_minute, usage_reporter};
 use crate::{
     accounts::{
         AccountId, Day, KeyId, Minute, NO_ACCOUNT, Plan, UsageMinute, store::entity::account::stored_plan,
@@ -61,6 +61,9 @@ pub struct AccountDay {
     pub counts: [i64; 5],
 }
 
+/// Number of a reporter's last report, in a row with a day.
+const LAST_REPORT: &str = "reported";
+
 impl Accounts {
     /// Returns the counts since a day, of one account or of all requests together, in ascending order of
     /// days. Days without requests are left out. Returns also the number of the reporter's last report that
@@ -77,16 +80,16 @@ impl Accounts {
         reporter: &str,
     ) -> Result<(Vec<(Day, [i64; 5])>, i64), PetStoreError> {
         let last_report = Query::select()
-            .column("last_report")
-            .from("usage_reporters")
-            .and_where(Expr::col("id").eq(reporter))
+            .column(usage_reporter::Column::LastReport)
+            .from(usage_reporter::Entity)
+            .and_where(Expr::col(usage_reporter::Column::Id).eq(reporter))
             .take();
-        let mut query = sums("usage_days", "day", since.0, account);
-        query.expr_as(last_report, "last_report").order_by("day", Order::Asc);
+        let mut query = sums(usage_day::Entity, DayColumn::Day, since.0, account);
+        query.expr_as(last_report, LAST_REPORT).order_by(DayColumn::Day, Order::Asc);
         let (mut days, mut last_report) = (Vec::new(), 0);
         for row in self.database.rows(query).await? {
-            days.push((Day(row.try_get("", "day")?), stored_counts(&row)?));
-            last_report = row.try_get::<Option<i64>>("", "last_report")?.unwrap_or_default();
+            days.push((Day(row.try_get("", DayColumn::Day.as_str())?), stored_counts(&row)?));
+            last_report = row.try_get::<Option<i64>>("", LAST_REPORT)?.unwrap_or_default();
         }
         Ok((days, last_report))
     }
@@ -98,40 +101,45 @@ impl Accounts {
     ///
     /// If the database fails.
     pub async fn usage_by_account(&self, of: DaysOf, max: u64) -> Result<Vec<AccountDay>, PetStoreError> {
-        let (account, day) = of.after.unwrap_or((NO_ACCOUNT, Day(i64::MAX)));
-        let [id, account_id, of_day] =
-            [("accounts", "id"), ("usage_days", "account_id"), ("usage_days", "day")].map(Expr::col);
+        use account::Column as A;
+        let (after_account, day) = of.after.unwrap_or((NO_ACCOUNT, Day(i64::MAX)));
+        let id = Expr::col((account::Entity, account::Column::Id));
+        let [account_id, of_day] = [DayColumn::AccountId, DayColumn::Day].map(of_days).map(Expr::col);
         let mut query = Query::select();
         let of_account = if let Some(share) = of.used {
             // By the index of days. The accounts that are selected are sorted.
-            query.from("usage_days").cross_join("accounts").and_where(has_used(share));
+            query.from(usage_day::Entity).cross_join(account::Entity).and_where(has_used(share));
             Expr::val(0)
         } else {
             // In the order of the keys, so that nothing is sorted: a page costs at most a lookup per account,
             // even if few of them have days in the range. Bounds that depend on the account keep planners
             // from the index of days, by which they would sort all days of the range for each page.
-            query.from("accounts").cross_join("usage_days");
+            query.from(account::Entity).cross_join(usage_day::Entity);
             id.clone().mul(0)
         };
         query
-            .columns([("usage_days", "account_id"), ("usage_days", "day")])
-            .columns(COUNTS.map(|column| ("usage_days", column)))
-            .columns(["name", "plan", "per_minute", "per_day"].map(|column| ("accounts", column)))
+            .columns([DayColumn::AccountId, DayColumn::Day].map(of_days))
+            .columns(COUNTS.map(of_days))
+            .columns([A::Name, A::Plan, A::PerMinute, A::PerDay].map(|column| (account::Entity, column)))
             .and_where(account_id.eq(id.clone()))
-            .and_where(id.clone().gte(account.0))
-            .and_where(id.gt(account.0).or(of_day.clone().gt(day.0)))
+            .and_where(id.clone().gte(after_account.0))
+            .and_where(id.gt(after_account.0).or(of_day.clone().gt(day.0)))
             .and_where(of_day.clone().gte(of_account.clone().add(of.days.start.0)))
             .and_where(of_day.lt(of_account.add(of.days.end.0)))
-            .order_by(("accounts", "id"), Order::Asc)
-            .order_by(("usage_days", "day"), Order::Asc)
+            .order_by((account::Entity, A::Id), Order::Asc)
+            .order_by(of_days(DayColumn::Day), Order::Asc)
             .limit(max);
         let counted = |row: &QueryResult| {
-            let plan: String = row.try_get("", "plan")?;
+            let plan: String = row.try_get("", A::Plan.as_str())?;
             Ok(AccountDay {
-                account_id: AccountId(row.try_get("", "account_id")?),
-                account: row.try_get("", "name")?,
-                plan: stored_plan(&plan, row.try_get("", "per_minute")?, row.try_get("", "per_day")?)?,
-                day: Day(row.try_get("", "day")?),
+                account_id: AccountId(row.try_get("", DayColumn::AccountId.as_str())?),
+                account: row.try_get("", A::Name.as_str())?,
+                plan: stored_plan(
+                    &plan,
+                    row.try_get("", A::PerMinute.as_str())?,
+                    row.try_get("", A::PerDay.as_str())?,
+                )?,
+                day: Day(row.try_get("", DayColumn::Day.as_str())?),
                 counts: stored_counts(row)?,
             })
         };
@@ -150,24 +158,30 @@ impl Accounts {
         since: Minute,
         max: u64,
     ) -> Result<Vec<UsageMinute>, PetStoreError> {
-        let mut query = sums("usage_minutes", "minute", since.0, of.account);
-        query.order_by("minute", Order::Desc).limit(max);
+        use usage_minute::Column as M;
+        let mut query = sums(usage_minute::Entity, M::Minute, since.0, of.account);
+        query.order_by(M::Minute, Order::Desc).limit(max);
         if let Some(key_id) = of.key_id {
-            query.and_where(Expr::col("key_id").eq(key_id.to_string()));
+            query.and_where(Expr::col(M::KeyId).eq(key_id.to_string()));
         }
         if of.by_key {
-            query.column("key_id").group_by_col("key_id").order_by("key_id", Order::Desc);
+            query.column(M::KeyId).group_by_col(M::KeyId).order_by(M::KeyId, Order::Desc);
         }
         let counted = |row: &QueryResult| -> Result<UsageMinute, PetStoreError> {
-            let key_id: Option<String> = of.by_key.then(|| row.try_get("", "key_id")).transpose()?;
+            let key_id: Option<String> = of.by_key.then(|| row.try_get("", M::KeyId.as_str())).transpose()?;
             Ok(UsageMinute {
-                minute: Minute(row.try_get("", "minute")?),
+                minute: Minute(row.try_get("", M::Minute.as_str())?),
                 key_id: key_id.and_then(|id| id.parse().ok()).or(of.key_id),
                 counts: stored_counts(row)?,
             })
         };
         self.database.rows(query).await?.iter().rev().map(counted).collect()
     }
+}
+
+/// Returns the column of the table of days.
+const fn of_days(column: DayColumn) -> (usage_day::Entity, DayColumn) {
+    (usage_day::Entity, column)
 }
 
 /// Returns the condition that a day's requests are this share of the account's limit.
@@ -182,33 +196,33 @@ pub(super) fn has_used(share: UsedShare) -> Expr {
 /// Returns a day's requests and the account's limit. Requests answered with 429 do not count against it
 /// (docs/contract.md, 6.3).
 pub(super) fn used_and_limit() -> (Expr, Expr) {
-    let count = |column| Expr::col(("usage_days", column));
-    let [succeeded, client_errors, _, server_errors, _] = COUNTS.map(count);
+    let [succeeded, client_errors, _, server_errors, _] = COUNTS.map(of_days).map(Expr::col);
+    let of_account = |column| Expr::col((account::Entity, column));
     let mut limit = CaseStatement::new();
     for name in Plan::NAMES {
         if let Ok(plan) = Plan::parse(name, None, None) {
             let per_day = i64::try_from(plan.quota().per_day).unwrap_or(i64::MAX / 4);
-            limit = limit.case(Expr::col(("accounts", "plan")).eq(name), per_day);
+            limit = limit.case(of_account(account::Column::Plan).eq(name), per_day);
         }
     }
-    let limit: Expr = limit.finally(Expr::col(("accounts", "per_day"))).into();
+    let limit: Expr = limit.finally(of_account(account::Column::PerDay)).into();
     (succeeded.add(client_errors).add(server_errors), limit)
 }
 
 /// Returns the query for the sums of all counts by period, since a period.
 fn sums(
-    table: &'static str,
-    period: &'static str,
+    table: impl EntityTrait,
+    period: impl IntoIden + Copy,
     since: i64,
     account: Option<AccountId>,
 ) -> SelectStatement {
     let mut query = Query::select();
     query.from(table).column(period).and_where(Expr::col(period).gte(since)).group_by_col(period);
     for column in COUNTS {
-        query.expr_as(sum_of(Expr::col(column)), column);
+        query.expr_as(sum_of(Expr::col(column)), column.as_str());
     }
     if let Some(account) = account {
-        query.and_where(Expr::col("account_id").eq(account.0));
+        query.and_where(Expr::col(DayColumn::AccountId).eq(account.0));
     }
     query
 }
@@ -221,7 +235,7 @@ fn sum_of(counts: Expr) -> Expr {
 fn stored_counts(row: &QueryResult) -> Result<[i64; 5], DbErr> {
     let mut counts = [0; 5];
     for (count, column) in counts.iter_mut().zip(COUNTS) {
-        *count = row.try_get("", column)?;
+        *count = row.try_get("", column.as_str())?;
     }
     Ok(counts)
 }
