@@ -22,7 +22,7 @@ pub(super) fn pages() -> impl Iterator<Item = DocsPage> {
 }
 
 fn error_page(reason: ErrorReason) -> String {
-    let (code, about) = (reason.code(), explanation(reason));
+    let (code, [meaning, remedy, operator]) = (reason.code(), explanation(reason));
     let example =
         |error| format!(include_str!("assets/error-example.html"), example = escaped(&format!("{error:#}")));
     format!(
@@ -30,15 +30,12 @@ fn error_page(reason: ErrorReason) -> String {
         code = code.name,
         http = code.http, // such as `429 Too Many Requests`
         grpc = grpc_status(reason),
-        who_acts = if about.operator.is_empty() {
-            "the client"
-        } else {
-            "the operator; as a client, wait and retry"
-        },
+        who_acts =
+            if operator.is_empty() { "the client" } else { "the operator; as a client, wait and retry" },
         retry = prose(retry_sentence(code.retry)),
-        meaning = prose(about.meaning),
-        remedy = prose(about.remedy),
-        operator = for_operators(about.operator),
+        meaning = prose(meaning),
+        remedy = prose(remedy),
+        operator = for_operators(operator),
         example = openapi::error_examples().get(code.name).map(example).unwrap_or_default(),
     )
 }
@@ -48,7 +45,7 @@ pub(super) fn index() -> DocsPage {
     DocsPage::new("/docs/errors", "Error codes", "Every error code of the Animal Store Service", || {
         let mut rows = String::new();
         for reason in by_status() {
-            let (code, meaning) = (reason.code(), explanation(reason).meaning);
+            let (code, [meaning, ..]) = (reason.code(), explanation(reason));
             // Up to the first full stop that ends a sentence.
             let meaning = meaning.find(". ").and_then(|end| meaning.get(..=end)).unwrap_or(meaning);
             let _ = write!(
@@ -99,29 +96,14 @@ const fn retry_sentence(retry: Retry) -> &'static str {
     }
 }
 
-/// Explanation of a code for people. `` `…` `` is code.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Explanation {
-    pub(super) meaning: &'static str,
-    /// Advice for the client.
-    pub(super) remedy: &'static str,
-    /// Advice for the operator; empty if the client alone has to act.
-    pub(super) operator: &'static str,
-}
-
-/// Returns the explanation of a code in `docs/errors.md`.
-pub(super) fn explanation(reason: ErrorReason) -> Explanation {
+/// Returns the explanation of a code in `docs/errors.md`: its meaning, advice for the client, and for the
+/// operator, which is empty if the client alone has to act. `` `…` `` is code.
+pub(super) fn explanation(reason: ErrorReason) -> [&'static str; 3] {
     static GUIDE: &str = include_str!("../../../docs/errors.md");
-    let code = format!("`{}`", reason.code().name);
-    let rows = GUIDE.lines().filter(|line| line.starts_with("| `"));
-    let cells = rows.map(|row| row.trim_matches('|').split(" | ").map(str::trim).collect::<Vec<_>>());
-    for row in cells {
-        if let [name, _, _, _, meaning, advice] = row[..]
-            && name == code
-        {
-            let (remedy, operator) = advice.split_once(" Operator: ").unwrap_or((advice, ""));
-            return Explanation { meaning, remedy, operator };
-        }
-    }
-    Explanation::default()
+    let begin = format!("| `{}` | ", reason.code().name);
+    let row = GUIDE.lines().find_map(|line| line.strip_prefix(&*begin)?.strip_suffix(" |"));
+    let cells: Vec<_> = row.unwrap_or_default().split(" | ").collect();
+    let [.., meaning, advice] = cells[..] else { return [""; 3] };
+    let (remedy, operator) = advice.split_once(" Operator: ").unwrap_or((advice, ""));
+    [meaning, remedy, operator]
 }

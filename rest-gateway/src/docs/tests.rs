@@ -323,9 +323,9 @@ const fn retry_word(retry: Retry) -> &'static str {
 /// Returns the table of the guide, made from the table of codes and its own sentences.
 fn written_guide() -> String {
     let rows = by_status().into_iter().map(|reason| {
-        let (code, about) = (reason.code(), explanation(reason));
-        assert!(!about.meaning.is_empty() && !about.remedy.is_empty(), "docs/errors.md has no {}", code.name);
-        let operator = match about.operator {
+        let (code, [meaning, remedy, operator]) = (reason.code(), explanation(reason));
+        assert!(!meaning.is_empty() && !remedy.is_empty(), "docs/errors.md has no {}", code.name);
+        let operator = match operator {
             "" => String::new(),
             text => format!(" Operator: {text}"),
         };
@@ -335,8 +335,8 @@ fn written_guide() -> String {
             code.http.as_str(),
             grpc_name(reason).unwrap_or("–"),
             retry_word(code.retry),
-            about.meaning,
-            about.remedy,
+            meaning,
+            remedy,
         )
     });
     let head =

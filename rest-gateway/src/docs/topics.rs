@@ -174,7 +174,10 @@ fn topic_html(heading: &str) -> String {
     let mut html = String::new();
     push_html(&mut html, Parser::new_ext(&markdown, Options::ENABLE_TABLES));
     let mut parts = html.split("<h3>");
-    let mut sections = parts.next().unwrap_or_default().replacen("<p>", "<p class=\"lead\">", 1);
+    let mut sections = parts.next().unwrap_or_default().to_owned();
+    if sections.starts_with("<p>") {
+        sections.insert_str(2, " class=\"lead\"");
+    }
     for (title, content) in parts.filter_map(|part| part.split_once("</h3>\n")) {
         let id = slug(title);
         let _ = writeln!(

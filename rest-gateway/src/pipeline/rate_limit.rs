@@ -8,10 +8,9 @@ use petstore_key_cache::{KeyError, KnownKey, LastBan, UnusableKey};
 use petstore_rate_limit::{
     BanCause, Decision, LimitKey, LimitStatus, LimiterUnavailable, Outcome, Quota, Scope, WindowView,
 };
-
-use super::{RequestContext, Sender};
 use serde_json::{Map, Value};
 
+use super::{RequestContext, Sender};
 use crate::{
     error::ApiError,
     gateway::{Gateway, GatewayState},
