@@ -4,7 +4,7 @@ use std::fmt;
 
 use futures_util::future::BoxFuture;
 use petstore_caller::api_key::ApiKey;
-use petstore_clock::UnixMillis;
+use petstore_clock::{UnixMillis, parse_timestamp};
 use petstore_core::{
     accounts::{
         AccountName, ApiKeyRecord, KeyProperties, Plan,
@@ -13,18 +13,22 @@ use petstore_core::{
     store::Store,
 };
 use petstore_database::{Database, Session};
-use sea_orm::DbErr;
+use petstore_proto::admin::v1::AuditEvent;
+use sea_orm::{
+    ActiveValue::Set, ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+};
 
 use crate::{
-    domain::{Actor, Audited, Change},
+    domain::{Actor, Audited, Change, ListAuditEvents, Subject},
     error::{AdminError, Result},
 };
 
-pub(crate) mod audit;
 mod entity;
 mod operators;
 mod reports;
 mod sessions;
+
+use entity::audit_event::{self, Column};
 
 /// The changes that operators make to a store, each with its event in the audit log, and the operators
 /// themselves. Clones share the connections.
@@ -62,6 +66,27 @@ impl AdminStore {
             })
         })
         .await
+    }
+
+    /// Returns a page of events, newest first, with one more than the page has. The first page includes the
+    /// total after filtering.
+    pub(crate) async fn list_audit_events(
+        &self,
+        list: ListAuditEvents,
+    ) -> Result<(Vec<AuditEvent>, Option<i64>)> {
+        let account = list.account.map(|(name, id)| {
+            let is_id = id.map(|id| Column::AccountId.eq(id.0));
+            Condition::any().add(Column::Account.eq(name)).add_option(is_id)
+        });
+        let filters = Condition::all()
+            .add_option(account)
+            .add_option(list.operator.map(|name| Column::Operator.eq(name)))
+            .add_option(list.key_id.map(|id| Column::KeyId.eq(id)))
+            .add_option(list.since.map(|since| Column::CreatedAt.gte(since.as_i64())))
+            .add_option(list.until.map(|until| Column::CreatedAt.lt(until.as_i64())));
+        let find = audit_event::Entity::find().filter(filters);
+        let (rows, total) = self.database.page(find, Column::Id, list.before, list.size.get()).await?;
+        Ok((rows.into_iter().map(AuditEvent::from).collect(), total))
     }
 
     /// Returns the result of an actor's change, in an exclusive transaction. The transaction checks the
@@ -117,9 +142,47 @@ impl ActorChange<'_> {
         self.record_event(change).await
     }
 
-    /// Records the change in other words.
+    /// Records the change in other words. Nothing here changes or removes an event, and the database itself
+    /// refuses both.
     pub(crate) async fn record_event(&self, change: Change) -> Result<(), DbErr> {
-        audit::record(self.session, &self.actor, self.now, change).await
+        let client_address = self.actor.client_address.map(|address| address.to_string());
+        let (account, key_id, target_operator) = match change.subject {
+            Subject::Account(id, name) => (Some((id, name)), None, None),
+            Subject::Key(id, name, key_id) => (Some((id, name)), Some(key_id.to_string()), None),
+            Subject::Operator(name) => (None, None, Some(name.to_string())),
+            Subject::Service => (None, None, None),
+        };
+        let (account_id, account) = account.map(|(id, name)| (id.0, name.to_string())).unzip();
+        let json = |value: Option<serde_json::Value>| value.map(|value| value.to_string());
+        let row = audit_event::ActiveModel {
+            created_at: Set(self.now.as_i64()),
+            operator: Set(self.actor.operator.to_string()),
+            client_address: Set(client_address.unwrap_or_default()),
+            certificate: Set(self.actor.certificate.as_deref().map(str::to_owned)),
+            action: Set(change.action.to_owned()),
+            account_id: Set(account_id),
+            account: Set(account),
+            key_id: Set(key_id),
+            target_operator: Set(target_operator),
+            before: Set(json(change.before)),
+            after: Set(json(change.after)),
+            ..Default::default()
+        };
+        audit_event::Entity::insert(row).exec_without_returning(self.session).await.map(drop)
+    }
+
+    /// Returns the expiry that a key was created with, to the second if a rotation has brought it forward.
+    pub(crate) async fn first_expiry(&self, key: &ApiKeyRecord) -> Result<Option<UnixMillis>, DbErr> {
+        let find = audit_event::Entity::find()
+            .filter(Column::KeyId.eq(key.id.to_string()))
+            .filter(Column::Action.eq("RotateKey"))
+            .order_by_asc(Column::Id)
+            .limit(1);
+        let Some(rotation) = find.all(self.session).await?.pop() else { return Ok(key.expires_at) };
+        let before =
+            rotation.before.and_then(|before| serde_json::from_str::<serde_json::Value>(&before).ok());
+        let expiry = before.as_ref().and_then(|before| before.get("expireTime")?.as_str());
+        Ok(expiry.and_then(parse_timestamp).and_then(UnixMillis::from_timestamp))
     }
 }
 

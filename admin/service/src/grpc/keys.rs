@@ -24,7 +24,6 @@ use super::{caller::Call, convert};
 use crate::{
     domain::{Audited, Change, PageTokens, ban_json},
     error::Result,
-    store::audit,
 };
 
 pub(super) async fn create(call: Call, request: CreateKeyRequest) -> Result<CreateKeyResponse> {
@@ -143,7 +142,7 @@ pub(super) async fn rotate(call: Call, request: RotateKeyRequest) -> Result<Rota
                 let (id, environment) = (id.to_string(), old.environment);
                 return Err(PetStoreError::KeyOfAnotherEnvironment { id, environment }.into());
             }
-            let first_expiry = audit::first_expiry(change.session, &old).await?;
+            let first_expiry = change.first_expiry(&old).await?;
             let created = ApiKeyRecord { expires_at: first_expiry, ..old.clone() };
             let expires_at = expiry.of(&created, now);
             let (new, expiring) = keys::replace(change.session, &old, grace, expires_at, now).await?;
@@ -305,10 +304,15 @@ impl Use {
             first: first
                 .map(|start| (start.max(key.created_at), start.plus(Duration::from_mins(1)).min(call.now))),
             last: key.last_used_at.max(last_minute),
-            // The calls of getPet, the last number, are among the others.
-            last_hour: in_last_hour.flat_map(|it| &it.counts[..4]).sum(),
+            last_hour: in_last_hour.map(|it| requests(it.counts)).sum(),
         })
     }
+}
+
+/// Returns the number of requests. The calls of getPet are among the others.
+fn requests(counts: [i64; 5]) -> i64 {
+    let pb::UsageCounts { succeeded, client_errors, refused, server_errors, .. } = convert::counts(counts);
+    succeeded + client_errors + refused + server_errors
 }
 
 /// Use of both keys of a rotation at a time.

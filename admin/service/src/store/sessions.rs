@@ -13,7 +13,7 @@ use sea_orm::{
 use serde_json::{Value, json};
 
 use super::{
-    AdminStore, audit,
+    ActorChange, AdminStore,
     entity::{
         operator::{self, is_valid},
         operator_session::{self, Column},
@@ -190,7 +190,7 @@ async fn record(
     now: UnixMillis,
 ) -> Result<(), DbErr> {
     let change = Change { action, subject: Subject::Operator(actor.operator.clone()), before: None, after };
-    audit::record(transaction, actor, now, change).await
+    ActorChange { session: transaction, actor: actor.clone(), now }.record_event(change).await
 }
 
 fn is_session(digest: KeyDigest) -> Expr {
