@@ -1,7 +1,5 @@
 //! Accounts in the database.
 
-use std::fmt;
-
 use petstore_database::Database;
 use petstore_telemetry::metrics::Collectors;
 
@@ -22,7 +20,7 @@ use changes::Answered;
 use usage::UsageMetrics;
 
 /// The accounts and what belongs to them. Clones share the connections.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Accounts {
     database: Database,
     answered: Answered,
@@ -45,12 +43,6 @@ impl Accounts {
     /// Returns the accounts with this handle of their database.
     pub fn on(self, database: Database) -> Self {
         Self { database, ..self }
-    }
-}
-
-impl fmt::Debug for Accounts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Accounts").finish_non_exhaustive()
     }
 }
 

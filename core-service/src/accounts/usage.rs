@@ -14,6 +14,53 @@ pub const MAX_COUNT: i64 = 1_000_000_000_000_000;
 /// they count for no account.
 pub(crate) const NO_ACCOUNT: AccountId = AccountId(0);
 
+/// Numbers of requests by their response.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestCounts {
+    /// Responses with 2xx.
+    pub succeeded: i64,
+    /// Responses with 4xx, except 429.
+    pub client_errors: i64,
+    /// Responses with 429.
+    pub refused: i64,
+    /// Responses with 5xx.
+    pub server_errors: i64,
+    /// Calls of the deprecated getPet, which are among the others too.
+    pub get_pet: i64,
+}
+
+impl RequestCounts {
+    /// Returns the counts in the order of their columns.
+    pub(crate) const fn columns(self) -> [i64; 5] {
+        let Self { succeeded, client_errors, refused, server_errors, get_pet } = self;
+        [succeeded, client_errors, refused, server_errors, get_pet]
+    }
+
+    /// Returns the counts of these columns.
+    pub(crate) const fn stored(
+        [succeeded, client_errors, refused, server_errors, get_pet]: [i64; 5],
+    ) -> Self {
+        Self { succeeded, client_errors, refused, server_errors, get_pet }
+    }
+
+    /// Returns the number of all requests.
+    pub const fn total(self) -> i64 {
+        self.admitted() + self.refused
+    }
+
+    /// Returns the number of requests that count against a limit per day (docs/contract.md, 6.3).
+    pub(crate) const fn admitted(self) -> i64 {
+        self.succeeded + self.client_errors + self.server_errors
+    }
+
+    /// Adds counts to these.
+    pub fn add(&mut self, more: Self) {
+        let mut sums = self.columns();
+        sums.iter_mut().zip(more.columns()).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+        *self = Self::stored(sums);
+    }
+}
+
 /// The requests of one minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsageMinute {
@@ -22,9 +69,8 @@ pub struct UsageMinute {
     /// Key; `None` for requests of an account that count for their day alone, for those of no account, and in
     /// a sum over keys.
     pub key_id: Option<KeyId>,
-    /// Number of answers with 2xx, with 4xx except 429, with 429, with 5xx, and of calls of the deprecated
-    /// getPet, which are among the others too.
-    pub counts: [i64; 5],
+    /// The numbers of requests.
+    pub counts: RequestCounts,
 }
 
 impl UsageMinute {
@@ -33,11 +79,14 @@ impl UsageMinute {
     /// # Errors
     ///
     /// If the minute is not from 1970 to 9999, or a count is negative or above [`MAX_COUNT`].
-    pub fn new(minute: Minute, key_id: Option<KeyId>, counts: [i64; 5]) -> Result<Self, Violation> {
+    pub fn new(minute: Minute, key_id: Option<KeyId>, counts: RequestCounts) -> Result<Self, Violation> {
         for (holds, rule) in [
             (minute.is_valid(), "must have minutes from 1970 to 9999"),
-            (counts.iter().all(|count| *count >= 0), "must not have negative numbers"),
-            (counts.iter().all(|count| *count <= MAX_COUNT), "must not have counts above 1000000000000000"),
+            (counts.columns().iter().all(|count| *count >= 0), "must not have negative numbers"),
+            (
+                counts.columns().iter().all(|count| *count <= MAX_COUNT),
+                "must not have counts above 1000000000000000",
+            ),
         ] {
             if !holds {
                 return Err(Violation::new("requests", rule));

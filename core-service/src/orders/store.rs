@@ -43,10 +43,8 @@ impl StoredOrders {
 
     /// Returns the order, if it exists.
     pub(crate) async fn find_order(&self, id: OrderId) -> Result<Option<Order>, PetStoreError> {
-        // `.all()` TODO.
-        let mut rows =
-            self.database.read(move |db| Box::pin(order::Entity::find_by_id(id.0).all(db))).await?;
-        rows.pop().map(Order::try_from).transpose()
+        let row = self.database.read(move |db| Box::pin(order::Entity::find_by_id(id.0).one(db))).await?;
+        row.map(Order::try_from).transpose()
     }
 
     /// Returns one page. The cost does not depend on the position: the page begins by key after the last row
@@ -82,7 +80,7 @@ impl StoredOrders {
                     if let Some(row) = updated.into_iter().next() {
                         return row.try_into();
                     }
-                    let row = order::Entity::find_by_id(id.0).all(transaction).await?.pop();
+                    let row = order::Entity::find_by_id(id.0).one(transaction).await?;
                     let from = row
                         .map(Order::try_from)
                         .transpose()?

@@ -6,7 +6,10 @@ use petstore_caller::api_key::Environment;
 use petstore_caller::client_address::AllowedAddresses;
 use petstore_clock::{Timestamp, UnixMillis};
 use petstore_core::{
-    accounts::{Account, AccountName, ApiKeyRecord, Ban, KeyId, KeyScope, KeyState, Plan, Quota, Remark},
+    accounts::{
+        Account, AccountName, ApiKeyRecord, Ban, KeyId, KeyScope, KeyState, Plan, Quota, Remark,
+        RequestCounts,
+    },
     errors::PetStoreError,
     pages::PageSize,
     violations::{Violation, Violations},
@@ -198,19 +201,18 @@ pub(super) fn ban(key_id: KeyId, account: &AccountName, ban: &Ban) -> pb::Ban {
     }
 }
 
-/// Returns counts in the order of `UsageMinute::counts` by their names.
-pub(super) const fn counts(
-    [succeeded, client_errors, refused, server_errors, get_pet]: [i64; 5],
-) -> pb::UsageCounts {
+/// Returns the counts of requests as a message.
+pub(super) const fn counts(counts: RequestCounts) -> pb::UsageCounts {
+    let RequestCounts { succeeded, client_errors, refused, server_errors, get_pet } = counts;
     pb::UsageCounts { succeeded, client_errors, refused, server_errors, get_pet }
 }
 
-/// Returns the counts of a period, in the order of `UsageMinute::counts`.
+/// Returns the counts of a period.
 pub(super) fn period(
     start: UnixMillis,
     account: &str,
     key_id: Option<KeyId>,
-    counts: [i64; 5],
+    counts: RequestCounts,
 ) -> pb::UsagePeriod {
     pb::UsagePeriod {
         start_time: Some(start.to_timestamp()),

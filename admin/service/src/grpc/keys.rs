@@ -304,15 +304,9 @@ impl Use {
             first: first
                 .map(|start| (start.max(key.created_at), start.plus(Duration::from_mins(1)).min(call.now))),
             last: key.last_used_at.max(last_minute),
-            last_hour: in_last_hour.map(|it| requests(it.counts)).sum(),
+            last_hour: in_last_hour.map(|it| it.counts.total()).sum(),
         })
     }
-}
-
-/// Returns the number of requests. The calls of getPet are among the others.
-fn requests(counts: [i64; 5]) -> i64 {
-    let pb::UsageCounts { succeeded, client_errors, refused, server_errors, .. } = convert::counts(counts);
-    succeeded + client_errors + refused + server_errors
 }
 
 /// Use of both keys of a rotation at a time.

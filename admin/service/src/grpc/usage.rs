@@ -245,11 +245,7 @@ fn by_month(mut days: Vec<AccountDay>) -> Vec<AccountDay> {
     }
     for day in days {
         match months.last_mut().filter(|sum| (sum.account_id, sum.day) == (day.account_id, day.day)) {
-            Some(sum) => {
-                for (count, more) in sum.counts.iter_mut().zip(day.counts) {
-                    *count = count.saturating_add(more);
-                }
-            }
+            Some(sum) => sum.counts.add(day.counts),
             None => months.push(day),
         }
     }

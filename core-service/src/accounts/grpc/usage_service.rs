@@ -15,8 +15,8 @@ use super::{key_id, moment, refuse, refused};
 use crate::{
     Core,
     accounts::{
-        AccountId, Day, MAX_COUNT, Minute, Refusal, RefusalCount, UsageMinute, UsageReport, check_reporter,
-        check_request_id, refusal_cause,
+        AccountId, Day, MAX_COUNT, Minute, Refusal, RefusalCount, RequestCounts, UsageMinute, UsageReport,
+        check_reporter, check_request_id, refusal_cause,
     },
     grpc::{CallResult, LIMITS},
 };
@@ -65,7 +65,7 @@ impl UsageService for Core {
                 self.store.accounts.usage_by_day(Some(AccountId(account_id)), Day(since_day), &reporter);
             let (days, last_report) = usage.await?;
             let days = days.into_iter().map(|(day, counts)| {
-                let [succeeded, client_errors, refused, server_errors, get_pet] = counts;
+                let RequestCounts { succeeded, client_errors, refused, server_errors, get_pet } = counts;
                 internal::UsageDay { day: day.0, succeeded, client_errors, refused, server_errors, get_pet }
             });
             Ok(GetUsageResponse { days: days.collect(), last_report })
@@ -80,7 +80,7 @@ fn parse_requests(rows: Vec<internal::UsageRow>) -> CallResult<Vec<(AccountId, U
     let parse = |row: internal::UsageRow| {
         let internal::UsageRow { account_id, key_id: key, minute, succeeded, client_errors, .. } = row;
         let internal::UsageRow { refused: limited, server_errors, get_pet, .. } = row;
-        let counts = [succeeded, client_errors, limited, server_errors, get_pet];
+        let counts = RequestCounts { succeeded, client_errors, refused: limited, server_errors, get_pet };
         let key_id = (!key.is_empty()).then(|| key_id("requests.key_id", &key)).transpose()?;
         if !seen.insert((account_id, key_id, minute)) {
             return Err(refuse("requests", "must have each account, key and minute once"));

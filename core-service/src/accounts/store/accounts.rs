@@ -82,7 +82,7 @@ impl Accounts {
 
 /// Returns the account with this name, in a transaction.
 pub(super) async fn find(transaction: &Session, name: &AccountName) -> Result<Account, PetStoreError> {
-    let row = account::Entity::find().filter(Column::Name.eq(name.as_str())).all(transaction).await?.pop();
+    let row = account::Entity::find().filter(Column::Name.eq(name.as_str())).one(transaction).await?;
     row.ok_or_else(|| PetStoreError::AccountNotFound(name.to_string()))?.try_into()
 }
 

@@ -46,9 +46,8 @@ impl Accounts {
         self.database
             .transaction(move |transaction| {
                 Box::pin(async move {
-                    let key = api_key::Entity::find_by_id(&key_id).all(transaction).await?.pop();
-                    let kept =
-                        ban::Entity::find_by_id(&key_id).all(transaction).await?.pop().map(BanNote::from);
+                    let key = api_key::Entity::find_by_id(&key_id).one(transaction).await?;
+                    let kept = ban::Entity::find_by_id(&key_id).one(transaction).await?.map(BanNote::from);
                     let is_news = kept.as_ref().is_none_or(|kept| kept.gives_way_to(&reported));
                     let Some(key) = key.filter(|_| is_news) else {
                         return Ok(answer(kept.as_ref(), current_revision(transaction).await?));
@@ -187,7 +186,7 @@ async fn find_for_change(
 ) -> Result<(ApiKeyRecord, Option<Ban>, UnixMillis), PetStoreError> {
     let key = keys::find(transaction, id).await?;
     touch(transaction, key.account_id.0, now).await?;
-    let kept = ban::Entity::find_by_id(id.to_string()).all(transaction).await?.pop();
+    let kept = ban::Entity::find_by_id(id.to_string()).one(transaction).await?;
     Ok(match kept.map(BanNote::from) {
         Some(BanNote::Banned(ban)) => {
             let at = now.max(ban.from);

@@ -136,7 +136,7 @@ pub async fn cancel(
     now: UnixMillis,
 ) -> Result<Option<Brownout>, PetStoreError> {
     let find = planned(now).filter(brownout::Column::Id.eq(id));
-    let Some(found) = find.all(transaction).await?.pop() else { return Ok(None) };
+    let Some(found) = find.one(transaction).await? else { return Ok(None) };
     next_revision(transaction, now).await?;
     brownout::Entity::delete_by_id(id).exec(transaction).await?;
     Ok(Some(found.into()))

@@ -127,7 +127,7 @@ pub(super) async fn next_revision(transaction: &Session, now: UnixMillis) -> Res
 
 /// Returns the newest revision.
 pub(super) async fn current_revision(transaction: &Session) -> Result<i64, DbErr> {
-    let row = revision::row().all(transaction).await?.pop();
+    let row = revision::row().one(transaction).await?;
     row.map(|row| row.value).ok_or_else(|| DbErr::RecordNotFound("the revision".to_owned()))
 }
 

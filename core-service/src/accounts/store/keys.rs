@@ -220,7 +220,7 @@ pub async fn replace(
         .filter(api_key::Column::Replaces.eq(old.id.to_string()))
         .order_by_desc(api_key::Column::CreatedAt)
         .limit(1);
-    let earlier = earlier.all(transaction).await?.pop().map(|row| UnixMillis::stored(row.created_at));
+    let earlier = earlier.one(transaction).await?.map(|row| UnixMillis::stored(row.created_at));
     let now = earlier.map_or(now, |earlier| earlier.max(now));
     old.check_active(now)?;
     check_expiry(expires_at, now)?;
@@ -250,8 +250,7 @@ fn check_expiry(expires_at: Option<UnixMillis>, now: UnixMillis) -> Result<(), V
 /// [`PetStoreError::KeyNotFound`], or the store's error.
 pub async fn find(transaction: &Session, id: KeyId) -> Result<ApiKeyRecord, PetStoreError> {
     let find = api_key::Entity::find_by_id(id.to_string()).find_also_related(account::Entity);
-    let (row, account) =
-        find.all(transaction).await?.pop().ok_or(PetStoreError::KeyNotFound(id.to_string()))?;
+    let (row, account) = find.one(transaction).await?.ok_or(PetStoreError::KeyNotFound(id.to_string()))?;
     record(row, name_of(account))
 }
 

@@ -27,7 +27,10 @@ use super::{
     refusals,
 };
 use crate::{
-    accounts::{AccountId, Day, KEPT, MAX_COUNT, Minute, NO_ACCOUNT, RefusalCount, UsageMinute, UsageReport},
+    accounts::{
+        AccountId, Day, KEPT, MAX_COUNT, Minute, NO_ACCOUNT, RefusalCount, RequestCounts, UsageMinute,
+        UsageReport,
+    },
     errors::PetStoreError,
 };
 
@@ -42,7 +45,7 @@ petstore_telemetry::metrics! {
     }
 }
 
-/// The columns of counts, which days and minutes have, in the order of [`UsageMinute::counts`].
+/// The columns of counts, which days and minutes have, in the order of [`RequestCounts::columns`].
 const COUNTS: [DayColumn; 5] = [
     DayColumn::Succeeded,
     DayColumn::ClientErrors,
@@ -140,22 +143,22 @@ async fn is_new(transaction: &Session, reporter: &str, number: i64, now: UnixMil
 /// Adds requests to their days, and to their minutes if the key is known or they belong to no account, which
 /// is a row without a key. Returns the number of those that are beyond a limit per day.
 async fn add_requests(transaction: &Session, rows: Vec<(AccountId, UsageMinute)>) -> Result<u64, DbErr> {
-    let mut days: BTreeMap<_, [i64; 5]> = BTreeMap::new();
+    let mut days = BTreeMap::<_, RequestCounts>::new();
     let mut minutes = BTreeMap::new();
     for (account, UsageMinute { minute, key_id, counts }) in rows {
-        for (sum, more) in days.entry((account.0, minute.day().0)).or_default().iter_mut().zip(counts) {
-            *sum = Ord::min(sum.saturating_add(more), MAX_COUNT);
-        }
+        days.entry((account.0, minute.day().0)).or_default().add(counts);
         if key_id.is_some() || account == NO_ACCOUNT {
             let key_id = key_id.map(|id| id.to_string()).unwrap_or_default();
             minutes.insert((account.0, minute.0, key_id), counts);
         }
     }
-    let rows = days.iter().map(|((account, day), counts)| ([(*account).into(), (*day).into()], *counts));
+    let rows = days.iter().map(|((account, day), counts)| {
+        ([(*account).into(), (*day).into()], counts.columns().map(|count| Ord::min(count, MAX_COUNT)))
+    });
     add_up(transaction, usage_day::Entity, [DayColumn::AccountId, DayColumn::Day], COUNTS, rows).await?;
-    let minutes = minutes
-        .into_iter()
-        .map(|((account, minute, key_id), counts)| ([account.into(), minute.into(), key_id.into()], counts));
+    let minutes = minutes.into_iter().map(|((account, minute, key_id), counts)| {
+        ([account.into(), minute.into(), key_id.into()], counts.columns())
+    });
     add_up(
         transaction,
         usage_minute::Entity,
@@ -169,7 +172,10 @@ async fn add_requests(transaction: &Session, rows: Vec<(AccountId, UsageMinute)>
 
 /// Returns the number of these requests that are beyond the current limits of their accounts: what a day has
 /// above the limit, up to what was added.
-async fn overgranted(transaction: &Session, added: &BTreeMap<(i64, i64), [i64; 5]>) -> Result<u64, DbErr> {
+async fn overgranted(
+    transaction: &Session,
+    added: &BTreeMap<(i64, i64), RequestCounts>,
+) -> Result<u64, DbErr> {
     let of_accounts = || added.keys().filter(|(account, _)| *account != NO_ACCOUNT.0);
     if of_accounts().next().is_none() {
         return Ok(0);
@@ -193,10 +199,9 @@ async fn overgranted(transaction: &Session, added: &BTreeMap<(i64, i64), [i64; 5
         // The query also finds other days of these accounts.
         let day =
             (row.try_get("", DayColumn::AccountId.as_str())?, row.try_get("", DayColumn::Day.as_str())?);
-        let Some([succeeded, client_errors, _, server_errors, _]) = added.get(&day) else { continue };
-        let (beyond, granted): (i64, i64) =
-            (row.try_get("", "beyond")?, succeeded + client_errors + server_errors); // at most 3 * MAX_COUNT
-        total += Ord::min(beyond, granted).unsigned_abs(); // neither is negative
+        let Some(counts) = added.get(&day) else { continue };
+        let beyond: i64 = row.try_get("", "beyond")?;
+        total += Ord::min(beyond, counts.admitted()).unsigned_abs(); // neither is negative
     }
     Ok(total)
 }

@@ -51,16 +51,6 @@ async fn identifiers_ascend_from_1_and_are_never_assigned_twice() {
 }
 
 #[tokio::test]
-async fn an_unknown_pet_is_not_found() {
-    let (store, _folder) = new_store().await;
-    for id in [i64::MIN, -1, 0, 1, i64::MAX] {
-        assert_eq!(store.pets.find_pet(PetId(id)).await.unwrap(), None);
-    }
-    let list = ListPets { size: PageSize::DEFAULT, after: None, status: None };
-    assert_eq!(store.pets.list_pets(list).await.unwrap(), Page { rows: vec![], next: None });
-}
-
-#[tokio::test]
 async fn a_walk_sees_pets_added_after_its_position() {
     let (store, _folder) = new_store().await;
     for _ in 0..4 {

@@ -10,7 +10,8 @@ use sea_orm::{
 use super::{Accounts, COUNTS, DayColumn, account, usage_day, usage_minute, usage_reporter};
 use crate::{
     accounts::{
-        AccountId, Day, KeyId, Minute, NO_ACCOUNT, Plan, UsageMinute, store::entity::account::stored_plan,
+        AccountId, Day, KeyId, Minute, NO_ACCOUNT, Plan, RequestCounts, UsageMinute,
+        store::entity::account::stored_plan,
     },
     errors::PetStoreError,
 };
@@ -57,8 +58,8 @@ pub struct AccountDay {
     pub plan: Plan,
     /// The day.
     pub day: Day,
-    /// Counts in the order of [`UsageMinute::counts`].
-    pub counts: [i64; 5],
+    /// The numbers of requests.
+    pub counts: RequestCounts,
 }
 
 /// Number of a reporter's last report, in a row with a day.
@@ -78,7 +79,7 @@ impl Accounts {
         account: Option<AccountId>,
         since: Day,
         reporter: &str,
-    ) -> Result<(Vec<(Day, [i64; 5])>, i64), PetStoreError> {
+    ) -> Result<(Vec<(Day, RequestCounts)>, i64), PetStoreError> {
         let last_report = Query::select()
             .column(usage_reporter::Column::LastReport)
             .from(usage_reporter::Entity)
@@ -232,10 +233,10 @@ fn sum_of(counts: Expr) -> Expr {
     counts.sum().cast_as("bigint")
 }
 
-fn stored_counts(row: &QueryResult) -> Result<[i64; 5], DbErr> {
+fn stored_counts(row: &QueryResult) -> Result<RequestCounts, DbErr> {
     let mut counts = [0; 5];
     for (count, column) in counts.iter_mut().zip(COUNTS) {
         *count = row.try_get("", column.as_str())?;
     }
-    Ok(counts)
+    Ok(RequestCounts::stored(counts))
 }

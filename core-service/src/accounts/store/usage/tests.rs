@@ -16,7 +16,14 @@ fn today() -> Day {
 /// Returns requests that count only for their day.
 fn row(account: AccountId, day: Day, succeeded: i64) -> (AccountId, UsageMinute) {
     let counts = [succeeded, 0, 0, 0, 1];
-    (account, UsageMinute { minute: Minute::containing(day.start()), key_id: None, counts })
+    (
+        account,
+        UsageMinute {
+            minute: Minute::containing(day.start()),
+            key_id: None,
+            counts: RequestCounts::stored(counts),
+        },
+    )
 }
 
 fn days(rows: &[(AccountId, UsageMinute)]) -> UsageReport {
@@ -31,7 +38,7 @@ async fn count(accounts: &Accounts, table: &str) -> i64 {
 /// Returns the account's requests that were answered with 2xx, by day.
 async fn succeeded(accounts: &Accounts) -> Vec<(Day, i64)> {
     let usage = accounts.usage_by_day(Some(ACCOUNT), Day(0), "").await.unwrap();
-    usage.0.into_iter().map(|(day, counts)| (day, counts[0])).collect()
+    usage.0.into_iter().map(|(day, counts)| (day, counts.succeeded)).collect()
 }
 
 #[tokio::test]
@@ -42,7 +49,7 @@ async fn reports_add_up_by_account_and_day() {
     accounts.record_usage("other", 1, days(&[row(ACCOUNT, today(), 3)]), NOW).await.unwrap();
     assert_eq!(succeeded(&accounts).await, [(today().minus(1), 2), (today(), 8)]);
     let usage = accounts.usage_by_day(Some(ACCOUNT), today(), "one").await.unwrap();
-    assert_eq!(usage, (vec![(today(), [8, 0, 0, 0, 2])], 1));
+    assert_eq!(usage, (vec![(today(), RequestCounts::stored([8, 0, 0, 0, 2]))], 1));
 }
 
 #[tokio::test]
@@ -101,7 +108,14 @@ fn key(number: u8) -> KeyId {
 }
 
 fn minute_row(account: AccountId, number: u8, minute: Minute, succeeded: i64) -> (AccountId, UsageMinute) {
-    (account, UsageMinute { minute, key_id: Some(key(number)), counts: [succeeded, 0, 1, 0, 0] })
+    (
+        account,
+        UsageMinute {
+            minute,
+            key_id: Some(key(number)),
+            counts: RequestCounts::stored([succeeded, 0, 1, 0, 0]),
+        },
+    )
 }
 
 async fn report(accounts: &Accounts, number: i64, minutes: Vec<(AccountId, UsageMinute)>) {
@@ -112,7 +126,7 @@ async fn report(accounts: &Accounts, number: i64, minutes: Vec<(AccountId, Usage
 /// Returns minute, key and requests with 2xx.
 async fn usage_of(accounts: &Accounts, of: MinutesOf, since: Minute) -> Vec<(i64, Option<KeyId>, i64)> {
     let minutes = accounts.usage_by_minute(of, since, 1_440).await.unwrap();
-    minutes.iter().map(|it| (now().0 - it.minute.0, it.key_id, it.counts[0])).collect()
+    minutes.iter().map(|it| (now().0 - it.minute.0, it.key_id, it.counts.succeeded)).collect()
 }
 
 #[tokio::test]
@@ -147,16 +161,23 @@ async fn minutes_add_up_by_key_by_account_and_in_total() {
 async fn requests_without_an_account_are_in_the_sums_of_all_and_in_no_accounts_usage() {
     let (accounts, _home) = new_accounts().await;
     let of_none = |minute, server_errors| {
-        (NO_ACCOUNT, UsageMinute { minute, key_id: None, counts: [0, 0, 0, server_errors, 0] })
+        (
+            NO_ACCOUNT,
+            UsageMinute {
+                minute,
+                key_id: None,
+                counts: RequestCounts { server_errors, ..RequestCounts::default() },
+            },
+        )
     };
     let requests = vec![of_none(now().minus(1), 7), of_none(now(), 40), minute_row(ACCOUNT, 1, now(), 5)];
     report(&accounts, 1, requests).await;
     report(&accounts, 2, vec![of_none(now(), 2)]).await;
     let minutes = accounts.usage_by_minute(MinutesOf::default(), now().minus(59), 1_440).await.unwrap();
-    let failed: Vec<_> = minutes.iter().map(|it| it.counts[3]).collect();
+    let failed: Vec<_> = minutes.iter().map(|it| it.counts.server_errors).collect();
     assert_eq!(failed, [7, 42]);
     let days = accounts.usage_by_day(None, today(), "").await.unwrap().0;
-    assert_eq!(days.iter().map(|(_, counts)| counts[3]).sum::<i64>(), 49);
+    assert_eq!(days.iter().map(|(_, counts)| counts.server_errors).sum::<i64>(), 49);
     let own = MinutesOf { account: Some(ACCOUNT), ..MinutesOf::default() };
     assert_eq!(usage_of(&accounts, own, now().minus(59)).await, [(0, None, 5)]);
     assert_eq!(succeeded(&accounts).await, [(today(), 5)]);
