@@ -237,9 +237,10 @@ async fn the_whole_guide_is_served_and_its_links_lead_to_what_is_served() {
 }
 
 #[tokio::test]
-async fn the_changelog_is_a_page_without_links_to_files() {
+async fn the_changelog_is_a_page_for_callers_without_links_to_files() {
     let page = text(get("/docs/changelog").await).await;
     assert!(page.contains("<h1>Changelog</h1>") && page.contains("<h2>[1.0.0]"), "{page}");
+    assert!(page.contains("<h3>Clients</h3>") && !page.contains("<h3>Operators</h3>"), "{page}");
     assert!(!page.contains(".md\""), "{page}");
 }
 

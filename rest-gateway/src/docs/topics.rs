@@ -254,11 +254,20 @@ fn sample_section(name: &str, programs: &[&str; LANGUAGES.len()]) -> String {
     format!(include_str!("assets/sample.html"), choices = choices, shown = shown)
 }
 
-/// Returns the changelog. Links are omitted, since they lead to files that are not served here.
+/// Returns what the changelog says to callers. Links are omitted, since they lead to files that are not served
+/// here.
 fn changelog() -> String {
+    let mut is_for_operators = false;
+    let lines = include_str!("../../../CHANGELOG.md").lines().filter(|line| {
+        if line.starts_with('#') {
+            is_for_operators = ["### Operators", "### Storage", "### Operation"].contains(line);
+        }
+        !is_for_operators
+    });
+    let text = lines.collect::<Vec<_>>().join("\n");
     let is_link = |event: &Event| matches!(event, Event::Start(Tag::Link { .. }) | Event::End(TagEnd::Link));
     let mut html = String::new();
-    push_html(&mut html, Parser::new(include_str!("../../../CHANGELOG.md")).filter(|event| !is_link(event)));
+    push_html(&mut html, Parser::new(&text).filter(|event| !is_link(event)));
     format!(
         "    <main id=\"content\" class=\"page changelog\" tabindex=\"-1\">\n      \
          <p class=\"trail\"><a href=\"/docs\">Guide</a></p>\n{html}    </main>"
