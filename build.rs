@@ -44,8 +44,8 @@ fn proto_files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Writes a constant for each method that clients and gateways call, with what its descriptor says, and lists of
-/// them. Those of operators are read from the descriptors at run time.
+/// Writes a constant for each method that clients and gateways call, with what its descriptor says, and lists
+/// of them. Those of operators are read from the descriptors at run time.
 fn rpcs(files: &FileDescriptorSet) -> Result<String, Box<dyn Error>> {
     let (mut code, mut names, mut internal) = (String::new(), Vec::new(), Vec::new());
     for file in files.file.iter().filter(|file| !file.package().contains(".admin.")) {

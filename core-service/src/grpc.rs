@@ -1,6 +1,6 @@
-//! The rules and bounds of methods, for the services of every area. A method parses its request, calls the store
-//! and answers; [`Core::answer`] puts the same bounds around each, on every transport. Limits that a process
-//! chooses are in `GrpcServerLimits`.
+//! The rules and bounds of methods, for the services of every area. A method parses its request, calls the
+//! store and answers; [`Core::answer`] puts the same bounds around each, on every transport. Limits that a
+//! process chooses are in `GrpcServerLimits`.
 
 use petstore_grpc_server::{
     Callers::{Clients, Everyone, Operators},

@@ -18,7 +18,8 @@ use crate::{Core, errors::PetStoreError, grpc::CallResult};
 impl StoreService for Core {
     async fn place_order(&self, request: Request<PlaceOrderRequest>) -> Result<Response<PlaceOrderResponse>> {
         self.answer(PLACE_ORDER, request, |request| async move {
-            let order = request.order.unwrap_or_default(); // an empty order fails with all its missing members
+            // An empty order fails with all its missing members.
+            let order = request.order.unwrap_or_default();
             let new = NewOrder::parse(order.pet_id, order.quantity, order.ship_date)?;
             let order = self.store.orders.insert_order(new).await?;
             Ok(PlaceOrderResponse { order: Some(wire(&order)) })

@@ -1,4 +1,5 @@
-//! Transport for the generated clients, its errors, cores' refusals of this gateway, and the text of failures.
+//! Transport for the generated clients, its errors, cores' refusals of this gateway, and the text of
+//! failures.
 
 use std::{
     error::Error,

@@ -1,5 +1,6 @@
-//! Protection of the gRPC port: TLS, client certificates and their names, a token. Clients must show the credentials that the
-//! operator requires. Only health is open, because load balancers and orchestrators have no credentials.
+//! Protection of the gRPC port: TLS, client certificates and their names, a token. Clients must show the
+//! credentials that the operator requires. Only health is open, because load balancers and orchestrators have
+//! no credentials.
 
 use std::{collections::BTreeSet, fmt, net::IpAddr, sync::Arc, time::Duration};
 

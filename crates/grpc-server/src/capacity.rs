@@ -1,5 +1,5 @@
-//! Limits that no setting changes, and the capacity for concurrent work: calls over all transports, and bytes of messages in flight on the port.
-//! tonic and tower count calls, without kinds, and not bytes.
+//! Limits that no setting changes, and the capacity for concurrent work: calls over all transports, and bytes
+//! of messages in flight on the port. tonic and tower count calls, without kinds, and not bytes.
 
 use std::{
     sync::{
