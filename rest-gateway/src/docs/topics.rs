@@ -254,8 +254,8 @@ fn sample_section(name: &str, programs: &[&str; LANGUAGES.len()]) -> String {
     format!(include_str!("assets/sample.html"), choices = choices, shown = shown)
 }
 
-/// Returns what the changelog says to callers. Links are omitted, since they lead to files that are not served
-/// here.
+/// Returns what the changelog says to callers. Links are omitted, since they lead to files that are not
+/// served here.
 fn changelog() -> String {
     let mut is_for_operators = false;
     let lines = include_str!("../../../CHANGELOG.md").lines().filter(|line| {

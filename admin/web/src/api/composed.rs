@@ -1,5 +1,5 @@
 //! Operations of the admin API that are more than one call of the core: the limits of an account or key,
-//! which are in this gateway's limiter; the owners of the keys in a text; and the usage of all accounts as CSV.
+//! which are in this gateway's limiter; the owners of the keys in a text; the usage of all accounts as CSV.
 //!
 //! A text may be a leaked file, so the keys in it go no further than this process: the core gets their
 //! digests, and the answer has their last four characters. The core is asked for one page of usage at a time,
