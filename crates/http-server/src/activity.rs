@@ -1,5 +1,6 @@
 //! Activity of a connection, of HTTP/2 only its bytes and whether the app works, and the graceful shutdown
-//! that ends it. hyper does not report activity, so it is observed from both sides: at the stream and at the app.
+//! that ends it. hyper does not report activity, so it is observed from both sides: at the stream and at the
+//! app.
 
 use std::{
     pin::Pin,

@@ -4,7 +4,22 @@ use bytes::BufMut;
 use petstore_caller::plans::{BanCause, BanPeriod};
 use petstore_clock::UnixMillis;
 
-use super::policy::{DAY, MINUTE, WindowView};
+/// Length of the minute window, in milliseconds.
+pub const MINUTE: u64 = 60_000;
+
+/// Length of the day window, in milliseconds. Unix days have no leap seconds.
+pub const DAY: u64 = 86_400_000;
+
+/// One window as the client may see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowView {
+    /// Requests allowed in the window.
+    pub limit: u64,
+    /// Requests left in it; never more than `limit`.
+    pub remaining: u64,
+    /// Time at which it ends.
+    pub resets_at: UnixMillis,
+}
 
 /// Verdict of the windows on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -75,8 +75,7 @@ use petstore_clock::UnixMillis;
 pub use self::redis::fuzz_reply;
 pub use self::{
     counters::InProcessLimiter,
-    decision::{Decision, LimitStatus, Outcome, Scope, Strikes, put_number},
-    policy::{DAY, MINUTE, WindowView},
+    decision::{DAY, Decision, LimitStatus, MINUTE, Outcome, Scope, Strikes, WindowView, put_number},
     redis::{RedisCallError, RedisDeadlines, RedisLimiter, RedisSettings, RedisUrl, redis_metrics},
     resilient::{OnRedisFailure, ResilientLimiter},
 };

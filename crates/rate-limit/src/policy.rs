@@ -10,25 +10,8 @@ use petstore_clock::UnixMillis;
 
 use super::{
     Quota,
-    decision::{Decision, LimitStatus, Outcome, Strikes},
+    decision::{DAY, Decision, LimitStatus, MINUTE, Outcome, Strikes, WindowView},
 };
-
-/// Length of the minute window, in milliseconds.
-pub const MINUTE: u64 = 60_000;
-
-/// Length of the day window, in milliseconds. Unix days have no leap seconds.
-pub const DAY: u64 = 86_400_000;
-
-/// One window as the client may see it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WindowView {
-    /// Requests allowed in the window.
-    pub limit: u64,
-    /// Requests left in it; never more than `limit`.
-    pub remaining: u64,
-    /// Time at which it ends.
-    pub resets_at: UnixMillis,
-}
 
 /// Fixed window that has counted; the default has not been opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

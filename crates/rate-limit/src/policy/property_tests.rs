@@ -6,7 +6,7 @@ use petstore_clock::UnixMillis;
 use proptest::{collection::vec, prelude::*};
 
 use super::{Record, take};
-use crate::{Decision, Outcome, Quota, WindowView, policy};
+use crate::{Decision, Outcome, Quota, WindowView};
 
 const START: u64 = 1_795_200_000_000;
 
@@ -38,9 +38,9 @@ proptest! {
         let (mut minutes, mut days) = (HashMap::<_, u64>::new(), HashMap::<_, u64>::new());
         for decision in admitted {
             prop_assert!(decision.now < decision.minute.resets_at);
-            prop_assert!(decision.minute.resets_at.0 - decision.now.0 <= policy::MINUTE);
+            prop_assert!(decision.minute.resets_at.0 - decision.now.0 <= crate::MINUTE);
             *minutes.entry(decision.minute.resets_at).or_default() += 1;
-            *days.entry(decision.now.0 / policy::DAY).or_default() += 1;
+            *days.entry(decision.now.0 / crate::DAY).or_default() += 1;
         }
         prop_assert!(minutes.values().all(|count| *count <= quota.per_minute));
         prop_assert!(days.values().all(|count| *count <= quota.per_day));
@@ -51,7 +51,7 @@ proptest! {
         let (mut in_minute, mut in_day) = (HashMap::<_, u64>::new(), HashMap::<_, u64>::new());
         for decision in play(&pauses, quota) {
             let minute = in_minute.entry(decision.minute.resets_at).or_default();
-            let day = in_day.entry(decision.now.0 / policy::DAY).or_default();
+            let day = in_day.entry(decision.now.0 / crate::DAY).or_default();
             match decision.outcome {
                 Outcome::Admitted => (*minute, *day) = (*minute + 1, *day + 1),
                 Outcome::RateLimited => prop_assert_eq!(*minute, quota.per_minute),
