@@ -39,9 +39,10 @@ impl DatabaseUrl {
     /// connects over TLS: those in the URL, otherwise those in libpq's variables.
     pub fn tls_files(&self) -> [Option<PathBuf>; 3] {
         let Self::Postgres(address) = self else { return [None, None, None] };
-        // The driver tells them only so. It reads none without TLS, and no authorities that it need not
-        // trust.
-        let (url, mode) = (address.0.to_url_lossy(), address.0.get_ssl_mode());
+        // The driver tells them only so, and panics at an IPv6 address and at some users, so both are
+        // replaced. It reads none without TLS, and no authorities that it need not trust.
+        let url = address.options().host("localhost").username("any").to_url_lossy();
+        let mode = address.0.get_ssl_mode();
         let is_read = |name: &str| match mode {
             PgSslMode::Disable | PgSslMode::Allow => false,
             PgSslMode::Prefer | PgSslMode::Require => name != "sslrootcert",
