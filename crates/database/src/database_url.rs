@@ -290,6 +290,18 @@ mod tests {
     }
 
     #[test]
+    fn the_files_are_known_wherever_the_database_is_and_whoever_logs_in() {
+        for place in
+            ["pet@[::1]:5432/shop", "pet@/shop?host=/run/postgresql", "a%2Fb%40%5Bc@h/shop", "h/shop"]
+        {
+            let mark = if place.contains('?') { '&' } else { '?' };
+            let url = format!("postgres://{place}{mark}sslmode=require&sslcert=c&sslkey=k");
+            let files = url.parse::<DatabaseUrl>().unwrap().tls_files();
+            assert_eq!(files, [None, Some("c".into()), Some("k".into())], "{place}");
+        }
+    }
+
+    #[test]
     fn a_replica_is_a_database_of_the_same_name_on_another_server() {
         let may_replicate = |replica: &str, store: &str| {
             replica.parse::<DatabaseUrl>().unwrap().may_replicate(&store.parse().unwrap())
