@@ -19,7 +19,7 @@ use super::{ConnectionSlots, Server, activity::DrainControl, connection::Connect
 /// After the end of `draining` each answer announces that the connection closes (HTTP/1.1 `Connection:
 /// close`, HTTP/2 GOAWAY), while new connections are still accepted. At the end of `shutdown` it accepts only
 /// the connections that clients have opened before, and lets every request in flight finish. It returns when
-/// the last connection is closed or [`ServerLimits::drain_deadline`] has passed.
+/// the last connection is closed or the [deadline](super::ServerLimits::drain_deadline) has passed.
 ///
 /// # Errors
 /// None at present: a failed accept is logged and tried again.
