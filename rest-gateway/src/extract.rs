@@ -1,5 +1,5 @@
-//! What handlers take from a request. The arguments of a handler are read one after the other, and the first
-//! fault is the response, so the order of the arguments is the order of the faults (docs/contract.md, 4.1).
+//! Extractors of the parts of a request, for handlers. The arguments of a handler are read one after the
+//! other, and the first fault is the response, so their order is that of the faults (docs/contract.md, 4.1).
 //! Extractors count the input that their operation does not have, so no handler can forget it (7.9).
 
 use std::{marker::PhantomData, sync::Arc};

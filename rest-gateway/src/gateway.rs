@@ -67,7 +67,7 @@ pub(crate) struct GatewayState {
     pub(crate) settings: GatewayOptions,
     pub(crate) clock: Clock,
     pub(crate) limiter: Arc<dyn RateLimiter>,
-    /// The same limiter, if it counts in Redis.
+    /// The limiter, if it counts in Redis: its installation and state.
     pub(crate) redis: Option<Arc<ResilientLimiter>>,
     pub(crate) keys: KeyResolver,
     pub(crate) brownouts: Arc<Brownouts>,

@@ -1,5 +1,5 @@
-//! What is known of a request beside its parts: its name in the logs of the client, the gateway and the core
-//! (`X-Request-Id`), its authenticated sender, and the path that a proxy removed from it.
+//! Context of a request: its id in the logs of client, gateway and core (`X-Request-Id`), its authenticated
+//! caller, and the path that a proxy removed from it.
 
 use std::{net::IpAddr, sync::Arc};
 

@@ -42,7 +42,7 @@ pub enum CommandError {
     Unreadable {
         /// Name of the file.
         file: PathBuf,
-        /// What it is, and what to do.
+        /// Form that the file has instead, and the remedy.
         reason: String,
     },
     /// A signal ended an import.

@@ -1,4 +1,4 @@
-//! What a call within a service carries beside its message.
+//! Context of a call between the parts of a service.
 
 use std::{
     sync::Arc,
@@ -44,8 +44,8 @@ impl RequestId {
     }
 }
 
-/// What a call carries beside its message: the one source of it, an extension of the call's request, however
-/// the call was made (on a socket, in a batch, or from the same process).
+/// Context of a call: an extension of its request, and the only source of these values, whether the call was
+/// made on a socket, in a batch or from the same process.
 #[derive(Clone, Debug)]
 pub struct CallContext {
     /// Id that the caller gave it.

@@ -215,7 +215,7 @@ fn undecided(quota: Quota, now: UnixMillis) -> Decision {
     }
 }
 
-/// What the admin port shows of limits.
+/// Limits in use, for the admin port.
 impl Gateway {
     /// Returns the used part of an account's limits as JSON, and counts nothing.
     ///
