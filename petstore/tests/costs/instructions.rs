@@ -14,8 +14,9 @@ use tempfile::TempDir;
 
 use crate::recorded::Costs;
 
-/// Number of calls of every function. The first call also runs one-time initialisation.
-const CALLS: usize = 2;
+/// Number of calls of every function. The first also runs one-time initialisation, and a log line can meet
+/// the thread that writes lines at any point of its work.
+const CALLS: usize = 8;
 
 /// Test that callgrind runs, in this program.
 const WORKLOAD: &str = "instructions::every_function";
@@ -23,7 +24,7 @@ const WORKLOAD: &str = "instructions::every_function";
 const BODY: &[u8] =
     br#"{"name":"Rex","categoryId":7,"status":"available","tags":[{"id":1,"name":"a \u00e9"}]}"#;
 
-/// Returns the instructions of each function's second call.
+/// Returns the instructions of each function's cheapest call.
 pub(crate) async fn counted() -> Costs {
     let folder = TempDir::new().expect("a temporary folder");
     let out = folder.path().join("callgrind");
@@ -40,7 +41,7 @@ pub(crate) async fn counted() -> Costs {
     let run = run.await.unwrap().expect("valgrind runs: install the Debian package valgrind");
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
 
-    let mut costs = Costs::default();
+    let mut least: BTreeMap<String, f64> = BTreeMap::new();
     for part in 1.. {
         let Ok(text) = std::fs::read_to_string(folder.path().join(format!("callgrind.{part}"))) else {
             break;
@@ -50,7 +51,12 @@ pub(crate) async fn counted() -> Costs {
         let Some(Some(function)) = function else { continue };
         let name = function.split("::").next().expect("a name").replace('_', " ");
         let total: u32 = after("totals: ").expect("a total").trim().parse().expect("a number");
-        costs.insert(name, BTreeMap::from([("instructions".to_owned(), f64::from(total))]));
+        let total = f64::from(total);
+        least.entry(name).and_modify(|found| *found = found.min(total)).or_insert(total);
+    }
+    let mut costs = Costs::default();
+    for (name, instructions) in least {
+        costs.insert(name, BTreeMap::from([("instructions".to_owned(), instructions)]));
     }
     costs
 }
