@@ -2,13 +2,13 @@
 //! workspace's lints are not for generated code, so this package does without them.
 
 mod batch;
-mod error_code;
+mod codes;
 mod page_token;
 
 /// Reasons of errors about accounts and keys, which the core finds and operators read.
 pub use admin::v1::AdminErrorReason;
 pub use batch::{Answer, Call, Outcome, RequestForm};
-pub use error_code::{ErrorCode, Retry};
+pub use codes::{ErrorCode, Retry, lists};
 pub use page_token::PageToken;
 
 /// The public contract, package `petstore.v1`.
@@ -65,15 +65,6 @@ pub mod rpc {
             RPCS.into_iter().find(|rpc| rpc.path.as_bytes() == path)
         }
     }
-}
-
-/// Numbers of the public lists in page tokens, which gateway and core both read. A filter of a list is added
-/// to its number, from 1 to 15.
-pub mod lists {
-    /// Pets, filtered by the number of a `PetStatus`.
-    pub const PETS: u8 = 0x00;
-    /// Orders.
-    pub const ORDERS: u8 = 0x10;
 }
 
 /// The encoded `FileDescriptorSet` of every file above, for reflection.

@@ -41,12 +41,16 @@ errors! {
         /// A creation with that key is still in flight: the same call may succeed later.
         #[error("a request with this request id is still in progress")]
         RequestInProgress => R::IdempotencyInProgress.code(),
-        /// No such pet.
-        #[error("there is no pet with the id {0}")]
-        PetNotFound(i64) => R::PetNotFound.code(),
-        /// No such order.
-        #[error("there is no order with the id {0}")]
-        OrderNotFound(i64) => R::OrderNotFound.code(),
+        /// Nothing with this identifier.
+        #[error("there is no {} with the id {id}", id_field.trim_end_matches("Id"))]
+        NotFound {
+            /// The resource's own code.
+            code: ErrorCode,
+            /// Name of the identifier in JSON: that of the resource and `Id`.
+            id_field: &'static str,
+            /// The identifier.
+            id: i64,
+        },
         /// A transition that the order's status does not allow.
         #[error("order {id} is {from} and cannot become {to}")]
         InvalidOrderTransition {
@@ -63,9 +67,6 @@ errors! {
         /// No such account.
         #[error("there is no account {0}")]
         AccountNotFound(String) => A::AccountNotFound.code(),
-        /// No account with this identifier.
-        #[error("there is no account with the id {0}")]
-        AccountIdNotFound(i64) => A::AccountNotFound.code(),
         /// No such key.
         #[error("there is no key {0}")]
         KeyNotFound(String) => A::KeyNotFound.code(),
@@ -98,6 +99,7 @@ errors! {
 
     /// Returns the code, which decides the status and the log level.
     pub fn code(&self) -> ErrorCode {
+        Self::NotFound { code, .. } => *code,
         Self::Call(fault) => match fault {
             CallFault::InvalidCall(_) => R::InvalidRequest.code(),
             CallFault::MessageTooLarge { .. } => R::BodyTooLarge.code(),
@@ -187,13 +189,11 @@ impl PetStoreError {
     /// Returns the values in the message that change from call to call, but not those of violations.
     fn values(&self) -> Vec<(&'static str, String)> {
         match self {
-            Self::PetNotFound(id) => vec![("petId", id.to_string())],
-            Self::OrderNotFound(id) => vec![("orderId", id.to_string())],
+            Self::NotFound { id_field, id, .. } => vec![(id_field, id.to_string())],
             Self::InvalidOrderTransition { id, from, to } => {
                 vec![("orderId", id.to_string()), ("from", from.clone()), ("to", to.clone())]
             }
             Self::AccountExists(name) | Self::AccountNotFound(name) => vec![("account", name.clone())],
-            Self::AccountIdNotFound(id) => vec![("accountId", id.to_string())],
             Self::KeyNotFound(id) => vec![("keyId", id.clone())],
             Self::KeyNotActive { id, state } => vec![("keyId", id.clone()), ("state", state.clone())],
             Self::KeyOfAnotherEnvironment { id, environment } => {
@@ -224,6 +224,7 @@ mod tests {
     use tonic_types::StatusExt;
 
     use super::*;
+    use crate::{orders::OrderId, pets::PetId};
 
     const NOT_KNOWN: Violation = Violation::new("status", "must be one of available, pending, sold");
 
@@ -248,8 +249,8 @@ mod tests {
             (E::InvalidIdempotencyKey(NOT_KNOWN), Code::InvalidArgument, "INVALID_IDEMPOTENCY_KEY"),
             (E::IdempotencyKeyReused, Code::AlreadyExists, "IDEMPOTENCY_KEY_REUSED"),
             (E::RequestInProgress, Code::Aborted, "IDEMPOTENCY_IN_PROGRESS"),
-            (E::PetNotFound(7), Code::NotFound, "PET_NOT_FOUND"),
-            (E::OrderNotFound(7), Code::NotFound, "ORDER_NOT_FOUND"),
+            (PetId(7).not_found(), Code::NotFound, "PET_NOT_FOUND"),
+            (OrderId(7).not_found(), Code::NotFound, "ORDER_NOT_FOUND"),
             (transition, Code::FailedPrecondition, "INVALID_ORDER_TRANSITION"),
             (E::Unavailable("secret".into()), Code::Unavailable, "UNAVAILABLE"),
             (CallFault::Overloaded.into(), Code::Unavailable, "OVERLOADED"),
@@ -284,7 +285,7 @@ mod tests {
             values.sort_unstable();
             values.join(" ")
         };
-        assert_eq!(values(&PetStoreError::PetNotFound(7)), "petId=7");
+        assert_eq!(values(&PetId(7).not_found()), "petId=7");
         let (from, to) = ("placed".to_owned(), "delivered".to_owned());
         let transition = PetStoreError::InvalidOrderTransition { id: 7, from, to };
         assert_eq!(values(&transition), "from=placed orderId=7 to=delivered");

@@ -5,24 +5,41 @@
 //! - [`server`]: their services, on a socket or in memory.
 //! - [`errors`], [`violations`], [`pages`]: what they have in common.
 //!
+//! The services are listed in [`services`], and what gateways call in batches in `answer_call`, below.
+//!
 //! A resource has its values and rules, which are pure; `entity` and `store`, which alone use `SeaORM`; and
 //! `grpc`, which alone uses tonic, with one function per method: it parses, calls the store and responds.
 //! Orders know pets. Otherwise no resource knows another one.
 
-use std::{sync::Arc, time::Duration};
+use petstore_caller::call::CallContext;
+use petstore_grpc_server::Method;
+use petstore_proto::{
+    Call,
+    internal::v1::{
+        batch_service_server::BatchServiceServer, key_service_server::KeyServiceServer,
+        usage_service_server::UsageServiceServer,
+    },
+    rpc::{ADVANCE_ORDER, CREATE_PET, GET_ORDER, GET_PET, LIST_ORDERS, LIST_PETS, PLACE_ORDER},
+    v1::{
+        pet_store_server::{PetStore, PetStoreServer},
+        store_service_server::{StoreService, StoreServiceServer},
+    },
+};
+use prost::bytes::Bytes;
+use tonic::{Status, service::Routes};
 
-use petstore_caller::api_key::Environment;
-use petstore_clock::Clock;
-use petstore_grpc_server::Calls;
-use petstore_telemetry::metrics::Collectors;
-use petstore_telemetry::traces::Traces;
-use tokio::sync::{OnceCell, Semaphore};
+pub use self::state::Core;
+use crate::{
+    grpc::{LIMITS, METHODS},
+    server::batch_service::{decoded, encoded},
+};
 
 mod background;
 pub mod errors;
 mod grpc;
 pub mod pages;
 pub mod server;
+mod state;
 pub mod store;
 pub mod violations;
 
@@ -85,87 +102,41 @@ pub mod accounts {
     pub use self::{account::*, api_key::*, ban::*, remark::Remark, retention::*, usage::*};
 }
 
-use errors::PetStoreError;
-use store::Store;
-
-/// Timeout for the next message of an import.
-const IMPORT_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// State of the gRPC services. Clones share everything.
-#[derive(Clone, Debug)]
-pub struct Core {
-    store: Store,
-    clock: Clock,
-    /// Environment whose keys are known; `None` for every environment.
-    environment: Option<Environment>,
-    /// Name of the store, once it was read.
-    store_name: Arc<OnceCell<String>>,
-    calls: Calls,
-    /// Permits of chunks of pets that are written.
-    chunks: Arc<Semaphore>,
-    import_idle_timeout: Duration,
+/// Returns the core's services, to which a program may add others.
+pub fn services(core: &Core) -> Routes {
+    macro_rules! limited {
+        ($server:ident, $request:expr, $answer:expr) => {
+            $server::new(core.clone()).max_decoding_message_size($request).max_encoding_message_size($answer)
+        };
+    }
+    let message = LIMITS.message;
+    let routes = Routes::new(limited!(PetStoreServer, message, message))
+        .add_service(limited!(StoreServiceServer, message, message))
+        .add_service(limited!(BatchServiceServer, message, message))
+        .add_service(limited!(KeyServiceServer, message, LIMITS.keys_answer))
+        .add_service(limited!(UsageServiceServer, message, message));
+    // tonic limits messages per service only, so methods with larger ones have a server each.
+    let bulk = limited!(PetStoreServer, LIMITS.bulk_message, LIMITS.bulk_message);
+    let larger = METHODS.rows.iter().filter(|method| method.max_message > LIMITS.message);
+    let path = |method: &Method| format!("/{}", method.path);
+    let all = routes.into_axum_router();
+    larger.fold(all, |all, method| all.route_service(&path(method), bulk.clone())).into()
 }
 
 impl Core {
-    /// Returns a core on this store with this clock.
-    pub fn new(store: Store, clock: Clock) -> Self {
-        Self {
-            store: store.counted(),
-            clock,
-            environment: None,
-            store_name: Arc::default(),
-            calls: server::calls(),
-            chunks: Arc::new(Semaphore::new(server::CHUNKS)),
-            import_idle_timeout: IMPORT_IDLE_TIMEOUT,
+    /// Calls the method that the call names, if gateways may call it in a batch.
+    pub(crate) async fn answer_call(&self, call: &Call, context: CallContext) -> tonic::Result<Bytes> {
+        let unknown = || Status::unimplemented("no method that this core knows");
+        let (rpc, message) = call.method().ok_or_else(unknown)?;
+        match rpc {
+            GET_PET => encoded(self.get_pet(decoded(message, context)?).await),
+            LIST_PETS => encoded(self.list_pets(decoded(message, context)?).await),
+            CREATE_PET => encoded(self.create_pet(decoded(message, context)?).await),
+            GET_ORDER => encoded(self.get_order(decoded(message, context)?).await),
+            LIST_ORDERS => encoded(self.list_orders(decoded(message, context)?).await),
+            PLACE_ORDER => encoded(self.place_order(decoded(message, context)?).await),
+            ADVANCE_ORDER => encoded(self.advance_order(decoded(message, context)?).await),
+            _ => Err(unknown()),
         }
-    }
-
-    /// Returns the core of one installation: keys of the other environment are unknown to it.
-    pub fn for_environment(self, environment: Environment) -> Self {
-        Self { environment: Some(environment), ..self }
-    }
-
-    /// Returns the name of the installation, for gateways that may share a Redis with those of other
-    /// installations: `live-` or `test-`, after the environment, and the store's name.
-    async fn installation(&self) -> Result<String, PetStoreError> {
-        let store_name = self.store_name.get_or_try_init(|| self.store.installation()).await?;
-        let environment = self.environment.map_or("", |environment| match environment {
-            Environment::Production => "live-",
-            Environment::Staging => "test-",
-        });
-        Ok(format!("{environment}{store_name}"))
-    }
-
-    /// Returns this core with tracing of its calls.
-    pub fn traced(self, traces: Traces) -> Self {
-        Self { calls: self.calls.traced(traces), ..self }
-    }
-
-    /// Returns the core's metrics.
-    pub fn metrics(&self) -> Collectors {
-        let mut metrics = self.calls.metrics();
-        metrics.extend(self.store.database().metrics());
-        metrics.extend(self.store.accounts().metrics());
-        metrics
-    }
-
-    /// Returns the core's store.
-    pub fn store(&self) -> &Store {
-        &self.store
-    }
-
-    /// Returns the core's clock.
-    pub fn clock(&self) -> &Clock {
-        &self.clock
-    }
-
-    /// Returns the environment whose keys are known; `None` for every environment.
-    pub fn environment(&self) -> Option<Environment> {
-        self.environment
-    }
-
-    /// Returns the bounds of the core's calls.
-    pub fn calls(&self) -> &Calls {
-        &self.calls
     }
 }

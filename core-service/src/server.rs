@@ -4,15 +4,8 @@ use std::{convert::Infallible, io, sync::Arc};
 
 use futures_util::future::BoxFuture;
 use petstore_database::PING_TIMEOUT;
-use petstore_grpc_server::{Calls, GrpcServerLimits, Listener, Method, Probe, Security, Served};
-use petstore_proto::{
-    FILE_DESCRIPTOR_SET,
-    internal::v1::{
-        batch_service_server::BatchServiceServer, key_service_server::KeyServiceServer,
-        usage_service_server::UsageServiceServer,
-    },
-    v1::{pet_store_server::PetStoreServer, store_service_server::StoreServiceServer},
-};
+use petstore_grpc_server::{Calls, GrpcServerLimits, Listener, Probe, Security, Served};
+use petstore_proto::FILE_DESCRIPTOR_SET;
 use tokio::time;
 use tonic::service::Routes;
 use tower::{BoxError, util::MapErr};
@@ -23,9 +16,9 @@ use crate::{
     grpc::{BOUNDS, LIMITS, METHODS},
 };
 
-mod batch_service;
+pub(crate) mod batch_service;
 
-pub use crate::grpc::of_operators;
+pub use crate::{grpc::of_operators, services};
 
 /// The public and the internal services for a client in the same process: the same code, the same answers,
 /// without a socket.
@@ -34,27 +27,6 @@ pub type InMemory = MapErr<Routes, fn(Infallible) -> BoxError>;
 /// Returns these services for a client in the same process.
 pub fn in_memory(services: Routes) -> InMemory {
     MapErr::new(services.prepare(), |never| match never {})
-}
-
-/// Returns the core's services, to which a program may add others.
-pub fn services(core: &Core) -> Routes {
-    macro_rules! limited {
-        ($server:ident, $request:expr, $answer:expr) => {
-            $server::new(core.clone()).max_decoding_message_size($request).max_encoding_message_size($answer)
-        };
-    }
-    let message = LIMITS.message;
-    let routes = Routes::new(limited!(PetStoreServer, message, message))
-        .add_service(limited!(StoreServiceServer, message, message))
-        .add_service(limited!(BatchServiceServer, message, message))
-        .add_service(limited!(KeyServiceServer, message, LIMITS.keys_answer))
-        .add_service(limited!(UsageServiceServer, message, message));
-    // tonic limits messages per service only, so methods with larger ones have a server each.
-    let bulk = limited!(PetStoreServer, LIMITS.bulk_message, LIMITS.bulk_message);
-    let larger = METHODS.rows.iter().filter(|method| method.max_message > LIMITS.message);
-    let path = |method: &Method| format!("/{}", method.path);
-    let all = routes.into_axum_router();
-    larger.fold(all, |all, method| all.route_service(&path(method), bulk.clone())).into()
 }
 
 /// Maximum number of chunks of pets that are written concurrently.

@@ -6,9 +6,7 @@ use futures_util::future::BoxFuture;
 use petstore_database::{Database, DatabaseUrl, OpenError, OpenOptions};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
-use crate::{
-    accounts::store::Accounts, errors::PetStoreError, orders::store::StoredOrders, pets::store::StoredPets,
-};
+use crate::{accounts::store::Accounts, errors::PetStoreError, pets::store::StoredPets};
 
 mod entity;
 
@@ -16,12 +14,11 @@ pub use petstore_migrations::SCHEMA;
 
 use entity::installation;
 
-/// The store. Clones share the connections.
+/// The store. Clones share the connections. A resource adds its queries to it in its `store.rs`.
 #[derive(Clone)]
 pub struct Store {
-    database: Database,
+    pub(crate) database: Database,
     pub(crate) pets: StoredPets,
-    pub(crate) orders: StoredOrders,
     pub(crate) accounts: Accounts,
 }
 
@@ -44,8 +41,7 @@ impl Store {
 
     fn new(mut database: Database) -> Self {
         let pets = StoredPets::new(&mut database);
-        let (orders, accounts) = (StoredOrders::new(database.clone()), Accounts::new(database.clone()));
-        Self { database, pets, orders, accounts }
+        Self { pets, accounts: Accounts::new(database.clone()), database }
     }
 
     /// Returns the store with a cache of the `pets` pets that were read last, for a minute each. By default,
@@ -57,9 +53,8 @@ impl Store {
     /// Returns the store with metrics of its statements.
     pub(crate) fn counted(self) -> Self {
         let database = self.database.counted();
-        let orders = StoredOrders::new(database.clone());
         let (pets, accounts) = (self.pets.on(database.clone()), self.accounts.on(database.clone()));
-        Self { database, pets, orders, accounts }
+        Self { database, pets, accounts }
     }
 
     /// Returns the database, with its state.

@@ -3,14 +3,7 @@
 use futures_util::future::BoxFuture;
 use http::StatusCode;
 use petstore_core_client::{CallError, CoreClient, CoreNotAnswering, CoreServices, failure_text};
-use petstore_proto::{
-    internal::v1::{GetUsageRequest, GetUsageResponse},
-    rpc::{CREATE_PET, GET_PET, GET_USAGE, LIST_ORDERS, LIST_PETS, Rpc},
-    v1::{
-        CreatePetRequest, CreatePetResponse, GetPetRequest, GetPetResponse, ListOrdersRequest,
-        ListOrdersResponse, ListPetsRequest, ListPetsResponse,
-    },
-};
+use petstore_proto::rpc::Rpc;
 use tonic::{Code, Request, Response, Status};
 
 use crate::{error::ApiError, request::Caller};
@@ -18,8 +11,6 @@ use crate::{error::ApiError, request::Caller};
 /// The core, as handlers call it on behalf of callers. The failure of a call is logged.
 #[derive(Debug)]
 pub(crate) struct CoreCalls(CoreClient);
-
-type CallResult<T> = Result<T, ApiError>;
 
 impl CoreCalls {
     pub(crate) const fn new(client: CoreClient) -> Self {
@@ -31,55 +22,14 @@ impl CoreCalls {
         &self.0
     }
 
-    pub(crate) async fn get_pet(
-        &self,
-        request: GetPetRequest,
-        caller: &Caller,
-    ) -> CallResult<GetPetResponse> {
-        self.call(GET_PET, request, caller, |core, request| core.pets.get_pet(request)).await
-    }
-
-    pub(crate) async fn list_pets(
-        &self,
-        request: ListPetsRequest,
-        caller: &Caller,
-    ) -> CallResult<ListPetsResponse> {
-        self.call(LIST_PETS, request, caller, |core, request| core.pets.list_pets(request)).await
-    }
-
-    /// Creates a pet. A creation with a name may be repeated (AIP-155).
-    pub(crate) async fn create_pet(
-        &self,
-        request: CreatePetRequest,
-        caller: &Caller,
-    ) -> CallResult<CreatePetResponse> {
-        let rpc = Rpc { is_idempotent: !request.request_id.is_empty(), ..CREATE_PET };
-        self.call(rpc, request, caller, |core, request| core.pets.create_pet(request)).await
-    }
-
-    pub(crate) async fn list_orders(
-        &self,
-        request: ListOrdersRequest,
-        caller: &Caller,
-    ) -> CallResult<ListOrdersResponse> {
-        self.call(LIST_ORDERS, request, caller, |core, request| core.orders.list_orders(request)).await
-    }
-
-    pub(crate) async fn get_usage(
-        &self,
-        request: GetUsageRequest,
-        caller: &Caller,
-    ) -> CallResult<GetUsageResponse> {
-        self.call(GET_USAGE, request, caller, |core, request| core.usage.get_usage(request)).await
-    }
-
-    async fn call<'a, M: Clone, T>(
+    /// Makes a `call` of the method on behalf of the caller.
+    pub(crate) async fn call<'a, M: Clone, T>(
         &'a self,
         rpc: Rpc,
         request: M,
         caller: &Caller,
         call: impl Fn(&'a CoreServices, Request<M>) -> BoxFuture<'a, tonic::Result<Response<T>>>,
-    ) -> CallResult<T> {
+    ) -> Result<T, ApiError> {
         let answered = self.0.call(rpc, request, caller.account_id, &caller.request_id, call).await;
         answered.map_err(|error| explain(error, rpc.path, caller))
     }

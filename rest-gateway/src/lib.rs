@@ -1,8 +1,11 @@
 //! The REST edge of the Animal Store Service: it authenticates, meters, and translates HTTP and JSON to gRPC.
 //!
 //! A request passes `petstore-http-server` (sockets) → `pipeline` (admission, and the header fields of every
-//! response) → the router of `operation` → the handler in the file of its resource, such as `pets` → the
-//! core. Its response returns the same way.
+//! response) → the router of [`OPERATIONS`](crate::OPERATIONS) → the handler in the file of its resource,
+//! such as `pets` → the core. Its response returns the same way.
+//!
+//! A new operation is a row below, the handler that it names, in the file of its resource, and its
+//! description in `openapi/document.json`, with which a test compares the rows.
 
 mod core_calls;
 mod cors;
@@ -15,6 +18,7 @@ mod gateway;
 mod json;
 mod metrics;
 pub mod openapi;
+#[macro_use]
 mod operation;
 mod orders;
 mod page_query;
@@ -39,3 +43,12 @@ pub use operation::API_CATALOG;
 pub use page_query::{FuzzedQuery, fuzz_query};
 pub use pipeline::{RestApp, check_head};
 pub use request::X_REQUEST_ID;
+
+operations! {
+    ("listPets", GET, "/v1/pets", Quota, Stable, false) => pets::list_pets;
+    ("createPet", POST, "/v1/pets", Quota, Stable, false) => pets::create_pet;
+    ("getPet", GET, "/v1/pets/{petId}", Quota, Stable, true) => pets::get_pet;
+    ("listOrders", GET, "/v1/store/orders", Quota, Experimental, false) => orders::list_orders;
+    ("getUsage", GET, "/v1/usage", OwnLimit, Beta, false) => usage::get_usage;
+    ("openapi", GET, "/openapi.json", Nothing, Stable, false) => openapi::get_document;
+}

@@ -1,20 +1,11 @@
-//! The table of operations: the target of a request, and the rules that apply to it. The router is made of
-//! it, and `Allow`, authentication, rate limits, usage, metrics, traces and header fields read it. A test
-//! compares the OpenAPI document with it.
-//!
-//! A new operation is a row here, the handler that it names, in the file of its resource, and its description
-//! in `openapi/document.json`.
+//! Operations: the target of a request, and the rules that apply to it. Their table is in [the
+//! crate](crate::OPERATIONS). The router is made of it, and `Allow`, authentication, rate limits, usage,
+//! metrics, traces and header fields read it.
 
-use std::sync::Arc;
-
-use axum::{
-    Router,
-    response::{IntoResponse, Response},
-    routing::{MethodFilter, on},
-};
+use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 
-use crate::{error::ApiError, gateway::GatewayState, openapi, orders, pets, usage};
+use crate::{OPERATIONS, error::ApiError};
 
 /// One operation, or the placeholder for a request that matches none.
 #[derive(Clone, Copy, Debug)]
@@ -81,34 +72,26 @@ macro_rules! operations {
     ($(($name:literal, $method:ident, $path:literal, $counts:ident, $stability:ident, $is_deprecated:literal)
         => $handler:path;)*) => {
         /// All operations that a handler serves.
-        pub(crate) static OPERATIONS: &[Operation] = &[$(Operation {
+        pub(crate) static OPERATIONS: &[operation::Operation] = &[$(operation::Operation {
             name: $name,
             method: stringify!($method),
             path: $path,
-            counts: Counts::$counts,
-            stability: Stability::$stability,
+            counts: operation::Counts::$counts,
+            stability: operation::Stability::$stability,
             is_deprecated: $is_deprecated,
         },)*];
 
         /// Returns a router of all operations.
-        pub(crate) fn router() -> Router<Arc<GatewayState>> {
-            let router = Router::new()$(.route($path, on(MethodFilter::$method, $handler)))*;
-            router.method_not_allowed_fallback(other_method)
+        pub(crate) fn router() -> axum::Router<std::sync::Arc<gateway::GatewayState>> {
+            use axum::routing::{MethodFilter, on};
+            let router = axum::Router::new()$(.route($path, on(MethodFilter::$method, $handler)))*;
+            router.method_not_allowed_fallback(operation::other_method)
         }
     };
 }
 
-operations! {
-    ("listPets", GET, "/v1/pets", Quota, Stable, false) => pets::list_pets;
-    ("createPet", POST, "/v1/pets", Quota, Stable, false) => pets::create_pet;
-    ("getPet", GET, "/v1/pets/{petId}", Quota, Stable, true) => pets::get_pet;
-    ("listOrders", GET, "/v1/store/orders", Quota, Experimental, false) => orders::list_orders;
-    ("getUsage", GET, "/v1/usage", OwnLimit, Beta, false) => usage::get_usage;
-    ("openapi", GET, "/openapi.json", Nothing, Stable, false) => openapi::get_document;
-}
-
 /// Handles a method that no row has for the path.
-async fn other_method(method: Method, uri: Uri) -> Result<Response, ApiError> {
+pub(crate) async fn other_method(method: Method, uri: Uri) -> Result<Response, ApiError> {
     let allow = allowed_methods(uri.path());
     if method == Method::OPTIONS {
         return Ok((StatusCode::NO_CONTENT, [(header::ALLOW, allow)]).into_response());

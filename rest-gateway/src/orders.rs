@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::{extract::State, response::Response};
 use petstore_proto::{
     lists,
+    rpc::LIST_ORDERS,
     v1::{ListOrdersRequest, Order},
 };
 use serde::Serialize;
@@ -30,7 +31,8 @@ pub(crate) async fn list_orders(
     query: PageQuery<Order>,
 ) -> Result<Response, ApiError> {
     let request = ListOrdersRequest { page_size: query.page_size, page_token: query.page_token.clone() };
-    let page = gateway.core.list_orders(request, &caller).await?;
+    let page =
+        gateway.core.call(LIST_ORDERS, request, &caller, |core, it| core.orders.list_orders(it)).await?;
     let body = array_body(page.orders.iter().map(OrderBody::from));
     Ok(query.page(body, &page.next_page_token, 0))
 }

@@ -10,6 +10,7 @@ use axum::{
 use http::{HeaderValue, StatusCode, header, request::Parts};
 use petstore_proto::{
     lists,
+    rpc::{CREATE_PET, GET_PET, LIST_PETS, Rpc},
     v1::{CreatePetRequest, GetPetRequest, ListPetsRequest, NewPet, Pet, PetStatus},
 };
 use serde::Serialize;
@@ -41,7 +42,7 @@ pub(crate) async fn list_pets(
 ) -> Result<Response, ApiError> {
     let (page_size, page_token) = (query.page_size, query.page_token.clone());
     let request = ListPetsRequest { page_size, page_token, status: query.filter };
-    let page = gateway.core.list_pets(request, &caller).await?;
+    let page = gateway.core.call(LIST_PETS, request, &caller, |core, it| core.pets.list_pets(it)).await?;
     let body = array_body(page.pets.iter().map(PetBody::from));
     Ok(query.page(body, &page.next_page_token, page.status))
 }
@@ -71,7 +72,10 @@ pub(crate) async fn get_pet(
     _: NoInput,
     PathId { id: pet_id, .. }: PathId<Pet>,
 ) -> Result<Response, ApiError> {
-    let found = gateway.core.get_pet(GetPetRequest { pet_id }, &caller).await?;
+    let found = gateway
+        .core
+        .call(GET_PET, GetPetRequest { pet_id }, &caller, |core, it| core.pets.get_pet(it))
+        .await?;
     let pet = found.pet.ok_or(ApiError::Internal)?;
     Ok(json_response(StatusCode::OK, to_json(&pet)))
 }
@@ -83,7 +87,10 @@ pub(crate) async fn create_pet(
     Creation { key, resource: pet }: Creation<NewPet>,
 ) -> Result<Response, ApiError> {
     let request = CreatePetRequest { pet: Some(pet), request_id: key.name.clone() };
-    let created = gateway.core.create_pet(request, &caller).await.map_err(|error| key.explain(error))?;
+    // A creation with a name may be repeated (AIP-155).
+    let rpc = Rpc { is_idempotent: true, ..CREATE_PET };
+    let created = gateway.core.call(rpc, request, &caller, |core, it| core.pets.create_pet(it)).await;
+    let created = created.map_err(|error| key.explain(error))?;
     let pet = created.pet.ok_or(ApiError::Internal)?;
 
     let mut response = json_response(StatusCode::CREATED, to_json(&pet));

@@ -37,7 +37,7 @@ use crate::{
     early_reads::EarlyRead,
     error::ApiError,
     gateway::{Gateway, GatewayState},
-    operation::{self, Counts, Operation, is_versioned},
+    operation::{Counts, Operation, is_versioned},
     problem,
     request::{Caller, ForwardedPrefix, request_id},
     unknown_input::UnknownInput,
@@ -57,7 +57,7 @@ impl RestApp {
     /// Creates the app, with the documentation at these routes.
     pub fn new(gateway: &Gateway, documentation: Router) -> Self {
         let gateway = Arc::clone(gateway.state());
-        let router = operation::router()
+        let router = crate::router()
             .merge(documentation.with_state(())) // whose failures are pages too
             .fallback(async || ApiError::RouteNotFound)
             .with_state(Arc::clone(&gateway));

@@ -11,8 +11,9 @@ use petstore_caller::client_address::ClientAddress;
 use petstore_clock::{Clock, Day, Minute};
 use petstore_core_client::{ReportAnswers, TracedTransport, call_within, failure_text};
 use petstore_key_cache::KnownKey;
-use petstore_proto::internal::v1::{
-    GetUsageRequest, Refusal, UsageDay, usage_service_client::UsageServiceClient,
+use petstore_proto::{
+    internal::v1::{GetUsageRequest, Refusal, UsageDay, usage_service_client::UsageServiceClient},
+    rpc::GET_USAGE,
 };
 use petstore_telemetry::metrics::{Collectors, IntCounter, counter};
 use tokio::time::sleep;
@@ -134,7 +135,7 @@ impl UsageCounter {
         let unreported = self.ledger.unreported(account_id);
         let question =
             GetUsageRequest { account_id, since_day: oldest, reporter: self.ledger.reporter().to_owned() };
-        let answer = core.get_usage(question, caller).await?;
+        let answer = core.call(GET_USAGE, question, caller, |core, it| core.usage.get_usage(it)).await?;
 
         let mut days: Vec<_> = (oldest..=today).map(|day| UsageDay { day, ..UsageDay::default() }).collect();
         for counted in answer.days.iter().chain(&unreported.missing_from(answer.last_report)) {

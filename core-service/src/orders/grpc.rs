@@ -21,7 +21,7 @@ impl StoreService for Core {
             // An empty order fails with all its missing members.
             let order = request.order.unwrap_or_default();
             let new = NewOrder::parse(order.pet_id, order.quantity, order.ship_date)?;
-            let order = self.store.orders.insert_order(new).await?;
+            let order = self.store.insert_order(new).await?;
             Ok(PlaceOrderResponse { order: Some(wire(&order)) })
         })
         .await
@@ -30,7 +30,7 @@ impl StoreService for Core {
     async fn get_order(&self, request: Request<GetOrderRequest>) -> Result<Response<GetOrderResponse>> {
         self.answer(GET_ORDER, request, |request| async move {
             let id = OrderId(request.order_id);
-            let order = self.store.orders.find_order(id).await?.ok_or(PetStoreError::OrderNotFound(id.0))?;
+            let order = self.store.find_order(id).await?.ok_or_else(|| id.not_found())?;
             Ok(GetOrderResponse { order: Some(wire(&order)) })
         })
         .await
@@ -39,7 +39,7 @@ impl StoreService for Core {
     async fn list_orders(&self, request: Request<ListOrdersRequest>) -> Result<Response<ListOrdersResponse>> {
         self.answer(LIST_ORDERS, request, |request| async move {
             let list = ListOrders::parse(request.page_size, &request.page_token)?;
-            let page = self.store.orders.list_orders(list).await?;
+            let page = self.store.list_orders(list).await?;
             Ok(ListOrdersResponse {
                 orders: page.rows.iter().map(wire).collect(),
                 next_page_token: page.next.map(|token| token.to_string()).unwrap_or_default(),
@@ -54,7 +54,7 @@ impl StoreService for Core {
     ) -> Result<Response<AdvanceOrderResponse>> {
         self.answer(ADVANCE_ORDER, request, |request| async move {
             let to = status(request.status)?;
-            let order = self.store.orders.advance_order(OrderId(request.order_id), to).await?;
+            let order = self.store.advance_order(OrderId(request.order_id), to).await?;
             Ok(AdvanceOrderResponse { order: Some(wire(&order)) })
         })
         .await

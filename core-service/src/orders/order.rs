@@ -3,7 +3,7 @@
 use std::fmt;
 
 use petstore_clock::{Timestamp, UnixMillis};
-use petstore_proto::lists;
+use petstore_proto::{lists, v1::ErrorReason};
 
 use crate::{
     errors::PetStoreError,
@@ -15,6 +15,13 @@ use crate::{
 /// Identifier of an order: positive, assigned in ascending order, never twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OrderId(pub i64);
+
+impl OrderId {
+    /// Returns the error for an order that does not exist.
+    pub(crate) fn not_found(self) -> PetStoreError {
+        PetStoreError::NotFound { code: ErrorReason::OrderNotFound.code(), id_field: "orderId", id: self.0 }
+    }
+}
 
 impl fmt::Display for OrderId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,27 +1,16 @@
 //! Orders in the database.
 
 use petstore_clock::UnixMillis;
-use petstore_database::{Database, DatabaseError, fault};
+use petstore_database::{DatabaseError, fault};
 use petstore_proto::lists;
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, sea_query::Expr,
 };
 
 use super::{ListOrders, NewOrder, Order, OrderId, OrderStatus, entity as order};
-use crate::{errors::PetStoreError, pages::Page};
+use crate::{errors::PetStoreError, pages::Page, store::Store};
 
-/// The orders. Clones share the connections.
-#[derive(Clone)]
-pub(crate) struct StoredOrders {
-    database: Database,
-}
-
-impl StoredOrders {
-    /// Returns the orders in this database.
-    pub(crate) fn new(database: Database) -> Self {
-        Self { database }
-    }
-
+impl Store {
     /// Places an order, and assigns its identifier. The foreign key checks that the pet exists.
     pub(crate) async fn insert_order(&self, new: NewOrder) -> Result<Order, PetStoreError> {
         let row = order::ActiveModel {
@@ -32,9 +21,7 @@ impl StoredOrders {
             ..Default::default()
         };
         let inserted = self.database.insert_rows(vec![row]).await.map_err(|error| match error {
-            DatabaseError::Failed(error) if fault::is_missing_reference(&error) => {
-                PetStoreError::PetNotFound(new.pet_id.0)
-            }
+            DatabaseError::Failed(error) if fault::is_missing_reference(&error) => new.pet_id.not_found(),
             error => error.into(),
         });
         let row: order::Model = inserted?.into_iter().next().ok_or(DbErr::RecordNotInserted)?;
@@ -81,11 +68,7 @@ impl StoredOrders {
                         return row.try_into();
                     }
                     let row = order::Entity::find_by_id(id.0).one(transaction).await?;
-                    let from = row
-                        .map(Order::try_from)
-                        .transpose()?
-                        .ok_or(PetStoreError::OrderNotFound(id.0))?
-                        .status;
+                    let from = row.map(Order::try_from).transpose()?.ok_or_else(|| id.not_found())?.status;
                     let (id, from, to) = (id.0, from.to_string(), to.to_string());
                     Err(PetStoreError::InvalidOrderTransition { id, from, to })
                 })

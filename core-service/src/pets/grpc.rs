@@ -52,7 +52,7 @@ impl PetStore for Core {
     async fn get_pet(&self, request: Request<GetPetRequest>) -> Result<Response<GetPetResponse>> {
         self.answer(GET_PET, request, |request| async move {
             let id = PetId(request.pet_id);
-            let pet = self.store.pets.find_pet(id).await?.ok_or(PetStoreError::PetNotFound(id.0))?;
+            let pet = self.store.pets.find_pet(id).await?.ok_or_else(|| id.not_found())?;
             Ok(GetPetResponse { pet: Some(wire(pet)) })
         })
         .await

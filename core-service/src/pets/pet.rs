@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use petstore_proto::PageToken;
-use petstore_proto::lists;
+use petstore_proto::{PageToken, lists, v1::ErrorReason};
 
 use crate::{
     errors::PetStoreError,
@@ -14,6 +13,13 @@ use crate::{
 /// Identifier of a pet: positive, assigned in ascending order, never twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PetId(pub i64);
+
+impl PetId {
+    /// Returns the error for a pet that does not exist.
+    pub(crate) fn not_found(self) -> PetStoreError {
+        PetStoreError::NotFound { code: ErrorReason::PetNotFound.code(), id_field: "petId", id: self.0 }
+    }
+}
 
 impl fmt::Display for PetId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

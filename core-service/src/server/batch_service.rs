@@ -12,8 +12,6 @@ use petstore_grpc_server::take_context;
 use petstore_proto::{
     Answer, Call, Outcome,
     internal::v1::{CallRequest, CallResponse, CallStatus, batch_service_server::BatchService},
-    rpc::{ADVANCE_ORDER, CREATE_PET, GET_ORDER, GET_PET, LIST_ORDERS, LIST_PETS, PLACE_ORDER},
-    v1::{pet_store_server::PetStore, store_service_server::StoreService},
 };
 use prost::{Message, bytes::Bytes};
 use tokio::task::yield_now;
@@ -62,32 +60,19 @@ impl Core {
         };
         Answer { call: number, outcome: Some(outcome) }
     }
-
-    /// Calls the method that the call names, if gateways may call it in a batch.
-    async fn answer_call(&self, call: &Call, context: CallContext) -> tonic::Result<Bytes> {
-        let unknown = || Status::unimplemented("no method that this core knows");
-        let (rpc, message) = call.method().ok_or_else(unknown)?;
-        match rpc {
-            GET_PET => encoded(self.get_pet(decoded(message, context)?).await),
-            LIST_PETS => encoded(self.list_pets(decoded(message, context)?).await),
-            CREATE_PET => encoded(self.create_pet(decoded(message, context)?).await),
-            GET_ORDER => encoded(self.get_order(decoded(message, context)?).await),
-            LIST_ORDERS => encoded(self.list_orders(decoded(message, context)?).await),
-            PLACE_ORDER => encoded(self.place_order(decoded(message, context)?).await),
-            ADVANCE_ORDER => encoded(self.advance_order(decoded(message, context)?).await),
-            _ => Err(unknown()),
-        }
-    }
 }
 
-fn decoded<M: Message + Default>(message: &Bytes, context: CallContext) -> tonic::Result<Request<M>> {
+pub(crate) fn decoded<M: Message + Default>(
+    message: &Bytes,
+    context: CallContext,
+) -> tonic::Result<Request<M>> {
     let invalid = |_| Status::internal("the message of a call in a batch cannot be decoded");
     let mut request = Request::new(M::decode(message.clone()).map_err(invalid)?);
     request.extensions_mut().insert(context);
     Ok(request)
 }
 
-fn encoded(answered: tonic::Result<Response<impl Message>>) -> tonic::Result<Bytes> {
+pub(crate) fn encoded(answered: tonic::Result<Response<impl Message>>) -> tonic::Result<Bytes> {
     Ok(answered?.get_ref().encode_to_vec().into())
 }
 

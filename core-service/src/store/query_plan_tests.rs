@@ -133,11 +133,11 @@ async fn make_calls(store: &Store) {
         }
     }
     for after in [None, Some(OrderId(9)), Some(OrderId(ROWS - 1_000))] {
-        store.orders.list_orders(ListOrders { size: PageSize::MAX, after }).await.unwrap();
+        store.list_orders(ListOrders { size: PageSize::MAX, after }).await.unwrap();
     }
     store.pets.find_pet(PetId(7)).await.unwrap().unwrap();
-    store.orders.find_order(OrderId(7)).await.unwrap().unwrap();
-    store.orders.advance_order(OrderId(7), OrderStatus::Approved).await.unwrap();
+    store.find_order(OrderId(7)).await.unwrap().unwrap();
+    store.advance_order(OrderId(7), OrderStatus::Approved).await.unwrap();
 
     let name = IdempotencyKey::parse("once").unwrap().unwrap();
     let rex = NewPet::named("Rex");

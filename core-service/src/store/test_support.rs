@@ -14,7 +14,6 @@ use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, metric};
 use tempfile::TempDir;
 
 use super::{SCHEMA, Store};
-use crate::orders::store::StoredOrders;
 
 /// Creates a store on the engine of this run.
 pub(crate) async fn new_store() -> (Store, Home) {
@@ -47,7 +46,6 @@ impl Store {
         self.database.observe(&observe);
         self.accounts = self.accounts.clone().on(self.database.clone());
         self.pets = self.pets.clone().on(self.database.clone());
-        self.orders = StoredOrders::new(self.database.clone());
         self.pets.observe(&observe);
     }
 }

@@ -5,11 +5,7 @@ use std::{fmt, pin::pin, sync::Arc, time::Duration};
 use futures_util::future::BoxFuture;
 use http::HeaderMap;
 use petstore_caller::call::{CallContext, RequestId};
-use petstore_proto::{
-    internal::v1::usage_service_server::UsageService,
-    rpc::Rpc,
-    v1::{pet_store_server::PetStore, store_service_server::StoreService},
-};
+use petstore_proto::rpc::Rpc;
 use petstore_telemetry::traces::Span;
 use tokio::time::{Instant, timeout_at};
 use tonic::{Request, Response, Status};
@@ -17,7 +13,7 @@ use tonic::{Request, Response, Status};
 use super::{
     breaker::CoreBreaker,
     permits::{Overloaded, Permits},
-    remote::RemoteCore,
+    remote::{CoreServices, RemoteCore},
     retry::{RetryBudget, retry_once},
     traced::{self, TracedTransport},
     transport::{CoreTransport, failure_text, is_transport_failure},
@@ -38,24 +34,6 @@ pub enum CallError {
     /// The core refused the call or failed, or its answer was lost.
     #[error("{}", failure_text(.0))]
     Status(#[source] Status),
-}
-
-/// The services of a core that are called on behalf of accounts: those of a core in this process, or across a
-/// network.
-#[derive(Clone)]
-pub struct CoreServices {
-    /// Pets.
-    pub pets: Arc<dyn PetStore>,
-    /// Orders.
-    pub orders: Arc<dyn StoreService>,
-    /// Usage.
-    pub usage: Arc<dyn UsageService>,
-}
-
-impl<C: PetStore + StoreService + UsageService> From<Arc<C>> for CoreServices {
-    fn from(core: Arc<C>) -> Self {
-        Self { pets: Arc::clone(&core) as _, orders: Arc::clone(&core) as _, usage: core }
-    }
 }
 
 /// Client of the core for calls on behalf of accounts.

@@ -54,10 +54,11 @@ mod transport;
 
 pub use self::{
     breaker::{CoreBreaker, CoreNotAnswering},
-    client::{CallError, CoreClient, CoreServices},
+    client::{CallError, CoreClient},
     connect::{CoreTls, InvalidCoreAddress},
     cores::{CoreAddress, connect},
     fair_queue::FairQueue,
+    remote::CoreServices,
     retry::{RetryBudget, call_within, retry_once},
     traced::TracedTransport,
     transport::{

@@ -1,4 +1,4 @@
-//! A core across a network, with the services that it has in the same process.
+//! The services of a core that gateways call, and a core across a network that has them.
 
 use std::sync::Arc;
 
@@ -31,6 +31,24 @@ use super::{
 };
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// The services of a core that are called on behalf of accounts: those of a core in this process, or across a
+/// network.
+#[derive(Clone)]
+pub struct CoreServices {
+    /// Pets.
+    pub pets: Arc<dyn PetStore>,
+    /// Orders.
+    pub orders: Arc<dyn StoreService>,
+    /// Usage.
+    pub usage: Arc<dyn UsageService>,
+}
+
+impl<C: PetStore + StoreService + UsageService> From<Arc<C>> for CoreServices {
+    fn from(core: Arc<C>) -> Self {
+        Self { pets: Arc::clone(&core) as _, orders: Arc::clone(&core) as _, usage: core }
+    }
+}
 
 /// The services of a core, over its transport: calls of clients in batches, those of the gateway alone. Those
 /// that gateways do not make answer UNIMPLEMENTED.

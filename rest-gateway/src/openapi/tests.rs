@@ -7,10 +7,11 @@ use serde_json::{Map, Value, json};
 
 use super::{document, error_examples_in, reference};
 use crate::{
+    OPERATIONS,
     cors::EXPOSE_HEADERS,
     deprecation::{DEPRECATION, GET_PET_REMOVED_AT},
     error::testing,
-    operation::{Counts, OPERATIONS, Operation, Stability},
+    operation::{Counts, Operation, Stability},
 };
 
 /// Returns the document with its templates filled in.

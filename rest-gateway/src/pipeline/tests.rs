@@ -72,8 +72,7 @@ async fn every_outcome_of_a_route_is_a_complete_response() {
 #[tokio::test]
 async fn a_page_may_send_a_request_to_an_unknown_path_and_read_its_error() {
     let gateway = gateway(UnixMillis(0));
-    let router =
-        operation::router().fallback(async || ApiError::RouteNotFound).with_state(Arc::clone(&gateway));
+    let router = crate::router().fallback(async || ApiError::RouteNotFound).with_state(Arc::clone(&gateway));
     for (method, status) in [("OPTIONS", 204), ("GET", 401)] {
         let request = Request::builder().method(method).uri("/v1/nothing").header("host", "shop.example");
         let request = request.header("origin", "https://shop.example");
@@ -87,7 +86,7 @@ async fn a_page_may_send_a_request_to_an_unknown_path_and_read_its_error() {
 
 #[tokio::test]
 async fn other_methods_are_refused_with_the_allowed_ones_which_options_lists() {
-    let router = operation::router().with_state(gateway(UnixMillis(0)));
+    let router = crate::router().with_state(gateway(UnixMillis(0)));
     for (path, allow) in [
         ("/v1/pets", "GET, HEAD, POST, OPTIONS"),
         ("/v1/pets/x", "GET, HEAD, OPTIONS"),
@@ -139,7 +138,7 @@ async fn of_two_faults_the_response_names_the_one_of_the_earlier_step() {
         let request_id = request_id(&HeaderMap::new(), &Clock::system());
         request.extensions_mut().insert(unknown);
         request.extensions_mut().insert(Caller { account_id: 1, request_id, limits: None });
-        let response = operation::router().with_state(gateway(at)).oneshot(request).await.unwrap();
+        let response = crate::router().with_state(gateway(at)).oneshot(request).await.unwrap();
         assert_eq!(code(response).await, expected, "{method} {target} {fields:?} {body:.20}");
     }
 }

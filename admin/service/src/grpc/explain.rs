@@ -113,7 +113,7 @@ async fn account_and_key(
     let Some(account) = refusal.account else { return Ok((None, None)) };
     let account = match accounts.find_account_by_id(account).await {
         Ok(account) => account,
-        Err(PetStoreError::AccountIdNotFound(_)) => return Ok((None, None)),
+        Err(PetStoreError::NotFound { .. }) => return Ok((None, None)),
         Err(error) => return Err(error.into()),
     };
     let Some(id) = refusal.key_id else { return Ok((Some(account), None)) };

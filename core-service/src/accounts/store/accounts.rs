@@ -4,6 +4,7 @@
 use futures_util::future::BoxFuture;
 use petstore_clock::UnixMillis;
 use petstore_database::{Session, fault};
+use petstore_proto::AdminErrorReason;
 use sea_orm::{
     ActiveValue::Set,
     ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QuerySelect,
@@ -72,11 +73,12 @@ impl Accounts {
     ///
     /// # Errors
     ///
-    /// [`PetStoreError::AccountIdNotFound`], or the store's error.
+    /// [`PetStoreError::NotFound`], or the store's error.
     pub async fn find_account_by_id(&self, id: AccountId) -> Result<Account, PetStoreError> {
         let find = account::Entity::find_by_id(id.0);
         let row = self.database.all(find).await?.pop();
-        row.ok_or(PetStoreError::AccountIdNotFound(id.0))?.try_into()
+        let code = AdminErrorReason::AccountNotFound.code();
+        row.ok_or(PetStoreError::NotFound { code, id_field: "accountId", id: id.0 })?.try_into()
     }
 }
 

@@ -1,4 +1,5 @@
-//! Error codes: the reasons of both contracts, with the statuses that they have on every interface.
+//! Codes that never change: those of errors, which are the reasons of both contracts with their statuses on
+//! every interface, and the numbers of lists in page tokens.
 
 use http::StatusCode;
 use tonic::Code;
@@ -167,4 +168,13 @@ impl AdminErrorReason {
             Self::Unspecified               => (H::INTERNAL_SERVER_ERROR, Some(G::Internal), Never),
         }
     }
+}
+
+/// Numbers of the public lists in page tokens, which gateway and core both read. A filter of a list is added
+/// to its number, from 1 to 15.
+pub mod lists {
+    /// Pets, filtered by the number of a `PetStatus`.
+    pub const PETS: u8 = 0x00;
+    /// Orders.
+    pub const ORDERS: u8 = 0x10;
 }
