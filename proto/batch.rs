@@ -27,7 +27,8 @@ pub struct Call {
     pub path: Bytes,
 }
 
-/// Request of a call, in a field that says of which method. All but the last are those of 1.0, until 1.3.
+/// Request of a call, in a field that says of which method. All but the last are those of
+/// gateways before 1.2, until 1.3.
 #[derive(Clone, PartialEq, Eq, Hash, Oneof)]
 pub enum RequestForm {
     /// `PetStore/GetPet`.
@@ -50,15 +51,8 @@ pub enum RequestForm {
 impl Call {
     /// Returns a call of the method with this request.
     pub fn new(rpc: Rpc, request: &impl Message) -> Self {
-        let message = request.encode_to_vec().into();
-        let (request, path) = match rpc {
-            GET_PET => (RequestForm::GetPet(message), ""),
-            LIST_PETS => (RequestForm::ListPets(message), ""),
-            CREATE_PET => (RequestForm::CreatePet(message), ""),
-            LIST_ORDERS => (RequestForm::ListOrders(message), ""),
-            Rpc { path, .. } => (RequestForm::Named(message), path),
-        };
-        Self { request: Some(request), path: Bytes::from_static(path.as_bytes()), ..Self::default() }
+        let request = Some(RequestForm::Named(request.encode_to_vec().into()));
+        Self { request, path: Bytes::from_static(rpc.path.as_bytes()), ..Self::default() }
     }
 
     /// Returns the method and the encoded request; `None` if the method is not known.

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use axum::{http::StatusCode, response::Response};
+use axum::response::Response;
 use parking_lot::Mutex;
 use petstore_clock::UnixMillis;
 use petstore_proto::internal::v1::Plan;
@@ -26,14 +26,13 @@ metrics! {
         durations: HistogramVec = durations(
             "http_server_request_duration_seconds",
             "Time from a request's head to its response's head.",
-            // OpenTelemetry's conventions (1.45), with `_` for dots; the operation; until 1.2 the class.
+            // OpenTelemetry's conventions (1.45), with `_` for dots; and the operation.
             &[
                 "operation",
                 "http_request_method",
                 "http_route",
                 "http_response_status_code",
                 "url_scheme",
-                "status_class",
             ],
         ),
         active: IntGauge = gauge("http_server_active_requests", "Requests in flight."),
@@ -90,7 +89,7 @@ impl Metrics {
         took: Duration,
     ) {
         let status = response.status();
-        let labels = [name, method, path, status.as_str(), scheme, status_class(status)];
+        let labels = [name, method, path, status.as_str(), scheme];
         self.durations.with_label_values(&labels).observe(took.as_secs_f64());
         let code = response.extensions().get().map_or("OK", |error: &ApiError| error.reason().code().name);
         self.requests.with_label_values(&[name, plan.and_then(plan_word).unwrap_or("none"), code]).inc();
@@ -186,16 +185,6 @@ pub(crate) const fn plan_word(plan: Plan) -> Option<&'static str> {
 /// Returns `true` if at least four fifths are used up.
 const fn is_near_limit(window: WindowView) -> bool {
     window.remaining <= window.limit / 5
-}
-
-fn status_class(status: StatusCode) -> &'static str {
-    match status.as_u16() {
-        ..200 => "1xx",
-        200..300 => "2xx",
-        300..400 => "3xx",
-        400..500 => "4xx",
-        500.. => "5xx",
-    }
 }
 
 const fn outcome_word(decision: &Decision) -> &'static str {

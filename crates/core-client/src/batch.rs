@@ -316,14 +316,8 @@ fn reply(answer: Answer) -> Reply {
         Some(Outcome::Failure(CallStatus { code, message, details })) => {
             Err(Status::with_details(Code::from_i32(code), message, details.into()))
         }
-        Some(
-            Outcome::GetPet(response)
-            | Outcome::ListPets(response)
-            | Outcome::CreatePet(response)
-            | Outcome::ListOrders(response)
-            | Outcome::Named(response),
-        ) => Ok(response),
-        None => Err(Status::internal("an answer of the core has no outcome")),
+        Some(Outcome::Named(response)) => Ok(response),
+        _ => Err(Status::internal("the core answered in another form than the call's")),
     }
 }
 

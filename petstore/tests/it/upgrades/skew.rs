@@ -1,5 +1,10 @@
 //! A gateway and a core of different releases. A proxy makes the core's answers those of another release.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use petstore_caller::api_key::OperatorToken;
 use petstore_proto::{
     Answer, Outcome,
@@ -7,7 +12,7 @@ use petstore_proto::{
         Brownout, BrownoutCalendar, CallResponse, CallStatus, ListChangesResponse, ResolveKeysResponse,
         ResolvedKey,
     },
-    v1::{GetPetResponse, ListPetsResponse},
+    v1::ListPetsResponse,
 };
 use petstore_testkit::{
     Client, Installation, Server, eventually,
@@ -80,21 +85,12 @@ async fn a_gateway_serves_clients_of_a_newer_core_that_adds_fields_and_values() 
             }),
             CALL => changed(&message, |answers: &mut CallResponse| {
                 for answer in &mut answers.answers {
-                    match &mut answer.outcome {
-                        Some(Outcome::GetPet(message)) => {
-                            let change = |got: &mut GetPetResponse| {
-                                got.pet.as_mut().expect("a pet").status = UNKNOWN_VALUE;
-                            };
-                            *message = changed(message, change).into();
-                        }
-                        Some(Outcome::ListPets(message)) => {
-                            let change = |page: &mut ListPetsResponse| {
-                                page.pets.iter_mut().for_each(|pet| pet.status = UNKNOWN_VALUE);
-                            };
-                            *message = changed(message, change).into();
-                        }
-                        _ => {}
-                    }
+                    // A pet and a page of one pet are written in the same way.
+                    let Some(Outcome::Named(message)) = &mut answer.outcome else { continue };
+                    let change = |page: &mut ListPetsResponse| {
+                        page.pets.iter_mut().for_each(|pet| pet.status = UNKNOWN_VALUE);
+                    };
+                    *message = changed(message, change).into();
                 }
             }),
             _ => message,
@@ -229,13 +225,14 @@ async fn a_gateway_before_a_core_that_lacks_a_method_is_not_ready_and_names_the_
 #[tokio::test]
 async fn a_gateway_before_a_core_that_lacks_a_method_of_clients_is_ready_and_answers_its_callers_with_503() {
     let lacking = "petstore.v1.StoreService/ListOrders";
+    let is_listing_orders = Arc::new(AtomicBool::new(false));
+    let is_lacking = Arc::clone(&is_listing_orders);
     let shop = Skewed::open(move |path, message| match path {
         LIST_CHANGES => changed(&message, |feed: &mut ListChangesResponse| {
             feed.methods.retain(|method| method != lacking);
         }),
-        CALL => changed(&message, |answers: &mut CallResponse| {
-            let is_list = |answer: &&mut Answer| matches!(answer.outcome, Some(Outcome::ListOrders(_)));
-            for answer in answers.answers.iter_mut().filter(is_list) {
+        CALL if is_lacking.load(Ordering::Relaxed) => changed(&message, |answers: &mut CallResponse| {
+            for answer in &mut answers.answers {
                 let unimplemented = CallStatus { code: 12, message: "no method".into(), details: vec![] };
                 answer.outcome = Some(Outcome::Failure(unimplemented));
             }
@@ -245,6 +242,7 @@ async fn a_gateway_before_a_core_that_lacks_a_method_of_clients_is_ready_and_ans
     .await;
     shop.gateway.ready().await;
     shop.client.get("/v1/pets").await.assert_status(200);
+    is_listing_orders.store(true, Ordering::Relaxed);
     let refused = shop.client.get("/v1/store/orders").await;
     refused.assert_error(503, "UNAVAILABLE");
     assert_eq!(refused.retry_after(), 1, "{refused:?}");

@@ -147,7 +147,7 @@ impl Deployment {
         ["+Inf", AT_ONCE].map(|bound| {
             let lines = metrics.text().lines().filter(|line| {
                 line.starts_with("http_server_request_duration_seconds_bucket")
-                    && line.contains(r#"status_class="5xx""#)
+                    && line.contains(r#"http_response_status_code="5"#)
                     && line.contains(&format!(r#"le="{bound}""#))
             });
             lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
