@@ -19,7 +19,7 @@ use hyper_util::rt::TokioIo;
 use petstore_command_line::output::{reason, with_causes};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpSocket, TcpStream, lookup_host},
+    net::{TcpSocket, lookup_host},
     task::JoinSet,
     time::timeout,
 };
@@ -89,11 +89,7 @@ impl std::fmt::Display for BaseUrl {
 }
 
 /// Way to the service: its address, and that of this machine if one is chosen.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Route {
-    target: SocketAddr,
-    source: Option<IpAddr>,
-}
+pub(crate) type Route = (SocketAddr, Option<IpAddr>);
 
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
@@ -124,7 +120,7 @@ impl Client {
                 base: base.clone(),
                 tls: tls.clone(),
                 addresses: addresses.clone(),
-                route: Route { target, source: None },
+                route: (target, None),
             };
             match client.open(client.route).await {
                 Ok(_) => return Ok(client),
@@ -137,7 +133,13 @@ impl Client {
     /// Opens a connection, with TLS if the base address is `https://`.
     async fn open(&self, route: Route) -> io::Result<Box<dyn Stream>> {
         let opening = async {
-            let stream = route.open().await?;
+            let (target, source) = route;
+            let socket = if target.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+            if let Some(source) = source {
+                socket.bind((source, 0).into())?;
+            }
+            let stream = socket.connect(target).await?;
+            stream.set_nodelay(true)?;
             let Some(tls) = &self.tls else { return Ok(Box::new(stream) as Box<dyn Stream>) };
             let name = ServerName::try_from(self.base.host.clone()).map_err(io::Error::other)?;
             Ok(Box::new(tls.connect(name, stream).await?) as Box<dyn Stream>)
@@ -148,14 +150,14 @@ impl Client {
     /// Returns a route on which the service sees another address of this machine, if there is one: any of the
     /// loopback's, or one of the other version of IP.
     pub(crate) fn other_route(&self) -> Option<Route> {
-        let target = self.route.target;
+        let (target, _) = self.route;
         if target.ip().is_loopback() && target.is_ipv4() {
             let [.., a, b, c] = Uuid::now_v7().into_bytes();
             let source = Ipv4Addr::new(127, a | 1, b, c.clamp(1, 254)).into();
-            return Some(Route { target, source: Some(source) });
+            return Some((target, Some(source)));
         }
         let other = self.addresses.iter().find(|address| address.is_ipv4() != target.is_ipv4());
-        other.map(|&target| Route { target, source: None })
+        other.map(|&target| (target, None))
     }
 
     /// Returns the base address.
@@ -262,18 +264,6 @@ fn with_fields(asked: &CheckRequest) -> String {
     let mut names: Vec<_> = asked.fields.iter().map(|(name, _)| *name).collect();
     names.dedup();
     if names.is_empty() { String::new() } else { format!(" with {}", names.join(", ")) }
-}
-
-impl Route {
-    async fn open(self) -> io::Result<TcpStream> {
-        let socket = if self.target.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        if let Some(source) = self.source {
-            socket.bind((source, 0).into())?;
-        }
-        let stream = socket.connect(self.target).await?;
-        stream.set_nodelay(true)?;
-        Ok(stream)
-    }
 }
 
 /// Returns a TLS client that trusts these authorities, or those of the operating system.

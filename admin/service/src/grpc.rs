@@ -1,5 +1,7 @@
 //! `petstore.admin.v1.AdminService`: one file for each kind of resource.
 
+use std::sync::Arc;
+
 use petstore_core::{
     Core,
     server::{self, of_operators},
@@ -29,13 +31,13 @@ use caller::{Guesses, LocalOperator};
 pub struct Administration {
     core: Core,
     store: AdminStore,
-    guesses: Guesses,
+    guesses: Arc<Guesses>,
 }
 
 impl Administration {
     /// Returns the administration of this core.
     pub fn new(core: Core) -> Self {
-        let guesses = Guesses::new(core.clock().clone());
+        let guesses = Arc::new(Guesses::new(core.clock().clone()));
         Self { store: AdminStore::new(core.store()), core, guesses }
     }
 

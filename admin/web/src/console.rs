@@ -8,7 +8,7 @@ mod cookie;
 #[cfg(test)]
 mod tests;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     Extension, Router,
@@ -33,7 +33,6 @@ use petstore_gateway::{
     Gateway, docs, embedded, error_response, json_response,
     representation::{Representation, strict},
 };
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -48,11 +47,9 @@ const PRIVATE: [(HeaderName, HeaderValue); 2] = [
     (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
 ];
 
+/// Serves `/admin/v1/…`, and requires the token of an operator or of a session.
 #[derive(Clone, Debug)]
-struct Console {
-    /// Serves `/admin/v1/…`, and requires the token of an operator or of a session.
-    admin_api: Router,
-}
+struct Console(Router);
 
 /// Health of the process in the form of `/readyz`, as an extension of requests to [`HEALTH`].
 #[derive(Clone, Debug)]
@@ -77,7 +74,7 @@ fn console(admin_api: Router) -> Router {
         .route("/console/session", post(sign_in).merge(delete(sign_out)))
         .route("/console/api/{*path}", any(forward))
         .layer(middleware::from_fn(refuse_other_origins))
-        .with_state(Console { admin_api })
+        .with_state(Console(admin_api))
         .merge(pages())
         .method_not_allowed_fallback(async || {
             refuse(
@@ -86,22 +83,6 @@ fn console(admin_api: Router) -> Router {
                 "this path does not support this method",
             )
         })
-}
-
-/// Body of a sign-in.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SignIn {
-    token: String,
-}
-
-/// Answer of the admin API to a sign-in.
-#[derive(Deserialize)]
-struct OpenedSession {
-    operator: Value,
-    token: String,
-    /// Lifetime in seconds, such as `28800s`.
-    ttl: String,
 }
 
 /// Handles `POST /console/session`: opens a session for the token and answers as `GetCurrentOperator` does.
@@ -114,9 +95,9 @@ async fn sign_in(State(console): State<Console>, request: Request) -> Response {
             "a sign-in request has at most 1 KiB",
         );
     };
-    let typed: Option<SignIn> = serde_json::from_slice(&body).ok();
-    let Some(token) = typed.as_ref().map(|typed| typed.token.trim()).filter(|token| is_tokenlike(token))
-    else {
+    let typed: BTreeMap<String, String> = serde_json::from_slice(&body).unwrap_or_default();
+    let token = typed.get("token").filter(|_| typed.len() == 1).map(|token| token.trim());
+    let Some(token) = token.filter(|token| is_tokenlike(token)) else {
         let message = "an operator's token begins with pet_op_ and has no spaces in it";
         return refuse(StatusCode::BAD_REQUEST, "VALIDATION_FAILED", message);
     };
@@ -144,11 +125,13 @@ fn is_tokenlike(typed: &str) -> bool {
     (1..=128).contains(&secret.len()) && secret.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
+/// Reads the answer of the admin API to a sign-in: operator, token and lifetime, such as `28800s`.
 async fn opened_session(answer: Response) -> Option<(Value, OperatorToken, Duration)> {
     let body = to_bytes(answer.into_body(), 16 * 1024).await.ok()?;
-    let OpenedSession { operator, token, ttl } = serde_json::from_slice(&body).ok()?;
-    let seconds = ttl.strip_suffix('s')?.parse().ok()?;
-    Some((operator, OperatorToken::parse(&token)?, Duration::from_secs(seconds)))
+    let mut session: Value = serde_json::from_slice(&body).ok()?;
+    let seconds = session["ttl"].as_str()?.strip_suffix('s')?.parse().ok()?;
+    let token = OperatorToken::parse(session["token"].as_str()?)?;
+    Some((session["operator"].take(), token, Duration::from_secs(seconds)))
 }
 
 /// Handles `DELETE /console/session`: ends the session, if there is one. The answer is 204 only if no session
@@ -216,7 +199,7 @@ impl Console {
         let headers = request.headers_mut();
         headers.remove(COOKIE);
         headers.insert(AUTHORIZATION, authorization);
-        let answer = match self.admin_api.clone().oneshot(request).await {
+        let answer = match self.0.clone().oneshot(request).await {
             Ok(answer) => answer,
             Err(never) => match never {},
         };

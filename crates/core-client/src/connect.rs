@@ -73,30 +73,8 @@ pub(super) struct Url {
     endpoint: Endpoint,
     /// Path of a Unix socket.
     path: Option<String>,
-    last_addresses: LastAddresses,
-}
-
-/// The addresses that were found last for the name in a URL.
-#[derive(Clone, Debug, Default)]
-struct LastAddresses(Arc<RwLock<Vec<SocketAddr>>>);
-
-impl LastAddresses {
-    /// Returns the result of a lookup, or the last addresses if that fails or takes too long.
-    async fn or_of(
-        self,
-        lookup: impl Future<Output = io::Result<Vec<SocketAddr>>>,
-    ) -> io::Result<vec::IntoIter<SocketAddr>> {
-        let mut lookup = pin!(lookup);
-        let last = self.0.read().clone();
-        let found = match timeout(LOOKUP_TIMEOUT, &mut lookup).await {
-            Ok(Ok(found)) => found,
-            Ok(Err(_)) | Err(_) if !last.is_empty() => return Ok(last.into_iter()),
-            Ok(Err(error)) => return Err(error),
-            Err(_) => lookup.await?,
-        };
-        self.0.write().clone_from(&found);
-        Ok(found.into_iter())
-    }
+    /// The addresses that were found last for the name.
+    last_addresses: Arc<RwLock<Vec<SocketAddr>>>,
 }
 
 impl Url {
@@ -121,7 +99,7 @@ impl Url {
             .http2_keep_alive_interval(Duration::from_secs(2))
             .keep_alive_timeout(Duration::from_secs(1))
             .keep_alive_while_idle(true);
-        Ok(Self { endpoint, path, last_addresses: LastAddresses::default() })
+        Ok(Self { endpoint, path, last_addresses: Arc::default() })
     }
 
     /// Returns a connection to the address, or to the first of the URL's addresses that can be reached. It
@@ -136,7 +114,10 @@ impl Url {
             }
             (None, None) => {
                 let last = self.last_addresses.clone();
-                let lookup = service_fn(move |name: Name| resolve(last.clone(), name));
+                let lookup = service_fn(move |name: Name| {
+                    let found = async move { Ok(lookup_host((name.as_str(), 0)).await?.collect()) };
+                    found_or_last(Arc::clone(&last), found)
+                });
                 let mut connector = HttpConnector::new_with_resolver(lookup);
                 connector.enforce_http(false); // TLS comes on top
                 connector.set_nodelay(true);
@@ -176,9 +157,21 @@ impl fmt::Display for Url {
     }
 }
 
-/// Looks up a name, and returns the addresses found last if that takes too long.
-async fn resolve(last: LastAddresses, name: Name) -> io::Result<vec::IntoIter<SocketAddr>> {
-    last.or_of(async { Ok(lookup_host((name.as_str(), 0)).await?.collect()) }).await
+/// Returns the result of a lookup, or the last addresses if that fails or takes too long.
+async fn found_or_last(
+    last_addresses: Arc<RwLock<Vec<SocketAddr>>>,
+    lookup: impl Future<Output = io::Result<Vec<SocketAddr>>>,
+) -> io::Result<vec::IntoIter<SocketAddr>> {
+    let mut lookup = pin!(lookup);
+    let last = last_addresses.read().clone();
+    let found = match timeout(LOOKUP_TIMEOUT, &mut lookup).await {
+        Ok(Ok(found)) => found,
+        Ok(Err(_)) | Err(_) if !last.is_empty() => return Ok(last.into_iter()),
+        Ok(Err(error)) => return Err(error),
+        Err(_) => lookup.await?,
+    };
+    last_addresses.write().clone_from(&found);
+    Ok(found.into_iter())
 }
 
 async fn connect_tcp(address: SocketAddr) -> io::Result<CoalescedWrites<TokioIo<TcpStream>>> {
@@ -306,11 +299,12 @@ mod tests {
     #[tokio::test]
     async fn a_name_server_that_does_not_answer_holds_up_no_connection_to_a_known_address() {
         let address: SocketAddr = "192.0.2.7:0".parse().unwrap();
-        let last = LastAddresses::default();
-        last.clone().or_of(ready(Ok(vec![address]))).await.unwrap();
-        let found = timeout(Duration::from_secs(4), last.clone().or_of(pending())).await.unwrap().unwrap();
+        let last = Arc::default();
+        found_or_last(Arc::clone(&last), ready(Ok(vec![address]))).await.unwrap();
+        let never = found_or_last(Arc::clone(&last), pending());
+        let found = timeout(Duration::from_secs(4), never).await.unwrap().unwrap();
         assert_eq!(found.collect::<Vec<_>>(), [address]);
-        let found = last.or_of(ready(Err(io::ErrorKind::NotFound.into()))).await.unwrap();
+        let found = found_or_last(last, ready(Err(io::ErrorKind::NotFound.into()))).await.unwrap();
         assert_eq!(found.collect::<Vec<_>>(), [address]);
     }
 

@@ -106,7 +106,8 @@ struct Core {
     name: String,
     for_clients: Channel,
     for_itself: Channel,
-    in_flight: AtomicUsize,
+    /// Has a clone for each call in flight.
+    in_flight: Arc<()>,
     is_up: AtomicBool,
     /// `true` if the log says that it does not answer, or refuses this process.
     is_reported: AtomicBool,
@@ -150,7 +151,7 @@ impl Cores {
             }
             return Ok(response);
         }
-        let in_flight = CallInFlight::new(&core);
+        let in_flight = Arc::clone(&core.in_flight);
         let mut response = match channel.clone().oneshot(request).await {
             Ok(response) => response,
             // A slow call says nothing about the core.
@@ -172,7 +173,7 @@ impl Cores {
         // It is in flight until the last of the answer.
         Ok(response.map(|body| {
             Body::new(body.map_frame(move |frame| {
-                let _until_the_end = &in_flight;
+                let _: &Arc<()> = &in_flight;
                 frame
             }))
         }))
@@ -184,7 +185,7 @@ impl Cores {
         let by_address = self.by_address.read();
         let (before, from) = by_address.split_at(turn.checked_rem(by_address.len()).unwrap_or_default());
         let up = from.iter().chain(before).map(|(_, core)| core).filter(|core| core.is_up());
-        if let Some(core) = up.min_by_key(|core| core.in_flight.load(Ordering::Relaxed)) {
+        if let Some(core) = up.min_by_key(|core| Arc::strong_count(&core.in_flight)) {
             return (Arc::clone(core), true);
         }
         (Arc::clone(&self.by_url[turn % self.by_url.len()]), self.by_url.len() > 1)
@@ -298,7 +299,7 @@ impl Core {
             name: address.map_or_else(|| url.to_string(), |address| address.to_string()),
             for_clients: url.channel(address),
             for_itself: url.channel(address),
-            in_flight: AtomicUsize::new(0),
+            in_flight: Arc::default(),
             is_up: AtomicBool::new(false),
             is_reported: AtomicBool::new(false),
             refuses: Mutex::new(None),
@@ -339,22 +340,6 @@ impl Core {
                 "the core refuses this process: compare its service token and certificate with the core's"
             );
         }
-    }
-}
-
-/// Call in flight, for as long as this exists.
-struct CallInFlight(Arc<Core>);
-
-impl CallInFlight {
-    fn new(core: &Arc<Core>) -> Self {
-        core.in_flight.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(core))
-    }
-}
-
-impl Drop for CallInFlight {
-    fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

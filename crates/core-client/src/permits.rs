@@ -35,7 +35,8 @@ pub(super) struct Permits(Mutex<PermitState>);
 struct PermitState {
     in_flight: usize,
     by_account: HashMap<i64, usize>,
-    waiting: FairQueue<i64, WaitingCall>,
+    /// Calls that wait, each with its account.
+    waiting: FairQueue<i64, (i64, oneshot::Sender<Permit>)>,
     /// Time at which the last waiting call got its permit, or at which the first one began to wait.
     granted_at: Option<Instant>,
     /// Mean time between two permits since calls wait, which grows from 0.
@@ -45,12 +46,6 @@ struct PermitState {
 /// Error of a call that would wait too long for a permit.
 #[derive(Debug)]
 pub(super) struct Overloaded;
-
-#[derive(Debug)]
-struct WaitingCall {
-    account_id: i64,
-    permit: oneshot::Sender<Permit>,
-}
 
 /// The right to have one call in flight, until it is dropped.
 #[derive(Debug)]
@@ -117,7 +112,7 @@ impl PermitState {
             return Err(Overloaded);
         }
         let (permit, granted) = oneshot::channel();
-        self.waiting.push(account_id, WaitingCall { account_id, permit });
+        self.waiting.push(account_id, (account_id, permit));
         Ok(granted)
     }
 
@@ -133,17 +128,17 @@ impl PermitState {
     }
 
     /// Takes the next call that still waits and for which there is room.
-    fn next(&mut self, now: Instant) -> Option<WaitingCall> {
+    fn next(&mut self, now: Instant) -> Option<(i64, oneshot::Sender<Permit>)> {
         while self.in_flight < MAX_IN_FLIGHT {
             let by_account = &self.by_account;
-            let next = self.waiting.pop(|account_id| {
+            let (account_id, permit) = self.waiting.pop(|account_id| {
                 by_account.get(&account_id).is_none_or(|of_account| *of_account < MAX_OF_ACCOUNT)
             })?;
-            if !next.permit.is_closed() {
-                self.enter(next.account_id);
+            if !permit.is_closed() {
+                self.enter(account_id);
                 self.interval = (self.interval * (AVERAGED - 1) + self.since_last_permit(now)) / AVERAGED;
                 self.granted_at = Some(now);
-                return Some(next);
+                return Some((account_id, permit));
             }
         }
         None
@@ -158,7 +153,7 @@ impl Drop for Permit {
             state.leave(self.account_id);
             if state.waiting.is_empty() { None } else { state.next(Instant::now()) }
         };
-        if let Some(WaitingCall { account_id, permit }) = next {
+        if let Some((account_id, permit)) = next {
             // An error: the caller has just given up. The permit comes back in it, and is passed on.
             let _ = permit.send(Self { permits: Arc::clone(&self.permits), account_id });
         }
@@ -256,7 +251,7 @@ mod tests {
         for account_id in [1, 2] {
             now += Duration::from_millis(10);
             state.leave(1);
-            assert_eq!(state.next(now).unwrap().account_id, account_id);
+            assert_eq!(state.next(now).unwrap().0, account_id);
         }
         waiting.push(state.push(1, now).expect("a place is free"));
         assert!(state.push(1, now).is_err());

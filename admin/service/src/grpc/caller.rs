@@ -134,7 +134,7 @@ impl Administration {
             origin.is_local || origin.token.as_ref().is_some_and(|token| self.guesses.knows(token.digest()));
         // Possible guesses have a separate capacity, so that they take none from known operators.
         let capacity =
-            if is_known { self.core.calls().capacity().of(called.class) } else { self.guesses.capacity() };
+            if is_known { self.core.calls().capacity().of(called.class) } else { &self.guesses.capacity };
         let mut name = None;
         let answered = self
             .core
@@ -202,18 +202,15 @@ const LIST_INTERVAL: Duration = Duration::from_millis(100);
 /// Failed attempts of an address in a minute that are answered as such.
 const ATTEMPTS: Quota = Quota { per_minute: 10, per_day: 1 << 53 };
 
-/// Credentials that were valid recently, and the failed attempts of each address. Clones share them.
+/// Credentials that were valid recently, and the failed attempts of each address.
 ///
 /// A correct credential is always accepted, regardless of other calls from its address, because the caller
 /// may share a proxy with the guesser. So guesses are not blocked, but cheap: a credential that was not valid
 /// recently waits for a fresh list of valid credentials, which is read at most ten times a second for all
 /// callers together.
-#[derive(Clone, Debug)]
-pub(super) struct Guesses(Arc<GuessState>);
-
 #[derive(Debug)]
-struct GuessState {
-    /// Permits of calls whose credential is not yet known.
+pub(super) struct Guesses {
+    /// Permits of calls whose credential is not yet known to be an operator's.
     capacity: Semaphore,
     valid: RwLock<HashSet<KeyDigest>>,
     /// Time at which the list was read. Locked while it is read again, so that all waiting calls share it.
@@ -224,44 +221,39 @@ struct GuessState {
 impl Guesses {
     /// Returns guesses of which none was made yet.
     pub(super) fn new(clock: Clock) -> Self {
-        Self(Arc::new(GuessState {
+        Self {
             capacity: Semaphore::new(MAX_CALLS),
             valid: RwLock::default(),
             listed: tokio::sync::Mutex::default(),
             failures: InProcessLimiter::new(clock),
-        }))
-    }
-
-    /// Returns the permits of calls whose credential is not yet known to be an operator's.
-    pub(super) fn capacity(&self) -> &Semaphore {
-        &self.0.capacity
+        }
     }
 
     /// Returns `true` if the credential was valid recently, so that it is looked up without a fresh list.
-    pub(super) fn knows(&self, digest: KeyDigest) -> bool {
-        self.0.valid.read().contains(&digest)
+    fn knows(&self, digest: KeyDigest) -> bool {
+        self.valid.read().contains(&digest)
     }
 
     /// Removes a credential that is no longer valid.
-    pub(super) fn forget(&self, digest: KeyDigest) {
-        self.0.valid.write().remove(&digest);
+    fn forget(&self, digest: KeyDigest) {
+        self.valid.write().remove(&digest);
     }
 
     /// Returns `true` if the credential is in a list read after this call began.
-    pub(super) async fn is_listed(
+    async fn is_listed(
         &self,
         digest: KeyDigest,
         list: impl AsyncFnOnce() -> Result<HashSet<KeyDigest>>,
     ) -> Result<bool> {
         let asked = Instant::now();
-        let mut listed = self.0.listed.lock().await;
+        let mut listed = self.listed.lock().await;
         if listed.is_none_or(|listed| listed < asked) {
             if let Some(listed) = *listed {
                 sleep_until(listed + LIST_INTERVAL).await;
             }
             let now = Instant::now();
             let valid = list().await?;
-            *self.0.valid.write() = valid;
+            *self.valid.write() = valid;
             *listed = Some(now);
         }
         drop(listed);
@@ -269,9 +261,9 @@ impl Guesses {
     }
 
     /// Counts a failed attempt, and returns its error.
-    pub(super) async fn count_failure(&self, address: Option<IpAddr>) -> AdminError {
+    async fn count_failure(&self, address: Option<IpAddr>) -> AdminError {
         let address = address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)); // without a socket there is none
-        let counted = self.0.failures.take(&LimitKey::Address(address.into()), ATTEMPTS, UnixMillis(0)).await;
+        let counted = self.failures.take(&LimitKey::Address(address.into()), ATTEMPTS, UnixMillis(0)).await;
         match counted.ok().and_then(|decision| decision.retry_after_secs()) {
             None => AdminError::InvalidOperatorToken,
             Some(secs) => AdminError::TooManyAttempts { retry_after: Duration::from_secs(secs) },

@@ -31,7 +31,7 @@ pub(super) async fn explain_refusal(
     }
     let is_by_request = account.is_none() && key_id.is_empty();
     let mut subjects = Vec::new();
-    let (name, in_log) = match (account, key_id.as_str(), request_id.as_str()) {
+    match (account, key_id.as_str(), request_id.as_str()) {
         (None, "", "") => return Err(convert::refuse("account", "is required, or keyId or requestId")),
         (None, "", id) => {
             for refusal in accounts.refusals_of_request(id).await? {
@@ -39,19 +39,13 @@ pub(super) async fn explain_refusal(
                 let keys = key.into_iter().collect();
                 subjects.push(Subject::of(accounts, account, keys, vec![refusal], recent).await?);
             }
-            (format!("request {id}"), format!("request_id={id}"))
         }
         (Some(account), "", id) => {
             let account = accounts.find_account(&account).await?;
             let keys = accounts.keys_of(&account).await?;
             let mut refusals = accounts.refusals_of_account(account.id, recent).await?;
             refusals.retain(|refusal| id.is_empty() || refusal.request_id == id);
-            let (name, in_log) = match id {
-                "" => (format!("account {}", account.name), format!("account_id={}", account.id.0)),
-                id => (format!("request {id} of account {}", account.name), format!("request_id={id}")),
-            };
             subjects.push(Subject::of(accounts, Some(account), keys, refusals, recent).await?);
-            (name, in_log)
         }
         (None, id, "") => {
             let key = accounts.find_key(convert::key_id(id)?).await?;
@@ -61,10 +55,9 @@ pub(super) async fn explain_refusal(
             // If the request names a key, its end is explained regardless of its age.
             let since = UnixMillis(0);
             subjects.push(Subject::of(accounts, Some(account), vec![key], refusals, since).await?);
-            (format!("key {id}"), format!("key_id={id}"))
         }
         _ => return Err(convert::refuse("keyId", "cannot be combined with account or requestId")),
-    };
+    }
 
     if !request_id.is_empty() {
         // Requests that are counted with this one have other ids.
@@ -78,11 +71,8 @@ pub(super) async fn explain_refusal(
     explanations.sort_by_key(|it| (!it.in_force, Reverse(begin(it))));
     explanations.truncate(20);
     let named = subjects.first().filter(|_| !is_by_request);
-    let note = if is_stored || (request_id.is_empty() && !explanations.is_empty()) {
-        String::new()
-    } else {
-        note(&name, &in_log, named.and_then(|subject| subject.account.as_ref()))
-    };
+    let is_explained = is_stored || (request_id.is_empty() && !explanations.is_empty());
+    let note = if is_explained { "" } else { NOT_STORED }.to_owned();
     let key = named.filter(|_| !key_id.is_empty()).map_or(&[][..], |subject| &subject.keys);
     Ok(ExplainRefusalResponse {
         explanations,
@@ -92,18 +82,10 @@ pub(super) async fn explain_refusal(
     })
 }
 
-/// Returns the note for requests of which no refusal is stored.
-fn note(requests: &str, in_log: &str, account: Option<&Account>) -> String {
-    let windows = account.map(|Account { name, .. }| {
-        format!(" The windows of its limits are in the gateways: GET /admin/v1/accounts/{name}/limits.")
-    });
-    format!(
-        "No refusal of {requests} is stored. Gateways report a sample of their refusals every 5 seconds, and \
-         it is kept for 24 hours, so requests may have been refused all the same. Responses 400, 404, 405, \
-         413, 415 and 5xx are only in the log.{} Search the log of the gateways for {in_log}.",
-        windows.unwrap_or_default()
-    )
-}
+/// Note about requests of which no refusal is stored.
+const NOT_STORED: &str = "No such refusal is stored. Gateways report a sample of their refusals every 5 seconds, \
+    and it is kept for 24 hours, so requests may have been refused all the same. Responses 400, 404, 405, 413, \
+    415 and 5xx are only in the log: search that of the gateways for the request_id, account_id or key_id.";
 
 /// Returns the account and the key of a refused request, if they are known.
 async fn account_and_key(

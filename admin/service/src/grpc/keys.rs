@@ -261,106 +261,51 @@ pub(super) async fn get_key_handover(
             return Ok(GetKeyHandoverResponse { state, sentence, ..GetKeyHandoverResponse::default() });
         }
     };
-    let progress =
-        Progress { old: Use::of(&call, &old).await?, new: Use::of(&call, &new).await?, now: call.now };
-    let (state, sentence) = progress.judged();
-    let (old_requests, new_requests) = (progress.old.last_hour, progress.new.last_hour);
-    let first_use = progress.new.first;
+    let (first_use, new_last, new_requests) = use_of(&call, &new).await?;
+    let (_, old_last, old_requests) = use_of(&call, &old).await?;
+    let [old_state, new_state] = [&old, &new].map(|key| key.state(call.now));
+    let silent_at = old_last.map(|last| last.plus(SILENCE)).filter(|at| *at > call.now);
+    let (state, verdict) = if old_state != KeyState::Active {
+        (HandoverState::Ended, format!("the old key is {old_state} already"))
+    } else if new_state != KeyState::Active {
+        (HandoverState::NotYetSafe, format!("not yet safe to revoke, the new key is {new_state}"))
+    } else if new_last.is_none() {
+        (HandoverState::NotYetSafe, "not yet safe to revoke, no client has the new key".to_owned())
+    } else if let Some(at) = silent_at {
+        (HandoverState::NotYetSafe, format!("not yet safe to revoke, safe if it stays unused until {at}"))
+    } else {
+        (HandoverState::Safe, "safe to revoke".to_owned())
+    };
+    let [of_new, of_old] = [new_last, old_last].map(|last| last.map_or("never".into(), |at| at.to_string()));
     let mut shown = with_bans(&call, &[old, new]).await?.into_iter();
     Ok(GetKeyHandoverResponse {
         state: state.into(),
         old_key: shown.next(),
         new_key: shown.next(),
-        new_first_use_time: first_use.map(|(from, _)| from.to_timestamp()),
+        new_first_use_time: first_use.map(UnixMillis::to_timestamp),
         old_requests,
         new_requests,
-        sentence,
+        sentence: format!(
+            "new key last used: {of_new}, old key last used: {of_old} ({old_requests} of {} requests in the \
+             last hour): {verdict}",
+            old_requests + new_requests
+        ),
     })
 }
 
-/// Use of one key.
-struct Use {
-    state: KeyState,
-    /// Begin and end of the first minute of use, or of its part since the key's creation, if the key is not
-    /// older than the minutes that are stored.
-    first: Option<(UnixMillis, UnixMillis)>,
-    last: Option<UnixMillis>,
-    /// Number of requests in the last 60 minutes.
-    last_hour: i64,
-}
-
-impl Use {
-    async fn of(call: &Call, key: &ApiKeyRecord) -> Result<Self, PetStoreError> {
-        let of = MinutesOf { account: Some(key.account_id), key_id: Some(key.id), by_key: false };
-        let this_minute = Minute::containing(call.now);
-        let since = this_minute.minus(Minute::PER_DAY - 1);
-        let minutes = call.accounts().usage_by_minute(of, since, Minute::PER_DAY.unsigned_abs()).await?;
-        let in_last_hour = minutes.iter().filter(|it| it.minute > this_minute.minus(60));
-        let is_young = Minute::containing(key.created_at) >= since;
-        let first = minutes.first().filter(|_| is_young).map(|it| it.minute.start());
-        let last_minute = minutes.last().map(|it| it.minute.start());
-        Ok(Self {
-            state: key.state(call.now),
-            first: first
-                .map(|start| (start.max(key.created_at), start.plus(Duration::from_mins(1)).min(call.now))),
-            last: key.last_used_at.max(last_minute),
-            last_hour: in_last_hour.map(|it| it.counts.total()).sum(),
-        })
-    }
-}
-
-/// Use of both keys of a rotation at a time.
-struct Progress {
-    old: Use,
-    new: Use,
-    now: UnixMillis,
-}
-
-impl Progress {
-    /// Returns the state of the handover, and a sentence about it.
-    fn judged(&self) -> (HandoverState, String) {
-        let Self { old, new, .. } = self;
-        let uses = format!("{}, {}", self.new_use(), self.old_use());
-        if old.state != KeyState::Active {
-            return (HandoverState::Ended, format!("{uses}: the old key is {} already", old.state));
-        }
-        let last_silent = old.last.filter(|last| self.now.since(*last) < SILENCE);
-        let obstacle = if new.state != KeyState::Active {
-            Some(format!("the new key is {}", new.state))
-        } else if new.last.is_none() {
-            Some("no client has the new key".to_owned())
-        } else {
-            last_silent.map(|last| format!("safe if it stays unused until {}", last.plus(SILENCE)))
-        };
-        match obstacle {
-            Some(obstacle) => {
-                (HandoverState::NotYetSafe, format!("{uses}: not yet safe to revoke, {obstacle}"))
-            }
-            None => (HandoverState::Safe, format!("{uses}: safe to revoke")),
-        }
-    }
-
-    fn new_use(&self) -> String {
-        match (self.new.first, self.new.last) {
-            (Some((from, until)), _) => format!("new key first used between {from} and {until}"),
-            (None, Some(last)) => format!("new key last used {}", self.ago(last)),
-            (None, None) => "new key never used".to_owned(),
-        }
-    }
-
-    fn old_use(&self) -> String {
-        let Some(last) = self.old.last else { return "old key never used".to_owned() };
-        let all = self.old.last_hour + self.new.last_hour;
-        // Rounded up, so that a few requests are not 0 %.
-        let share = (self.old.last_hour * 100 + all - 1).checked_div(all).unwrap_or_default();
-        format!("old key last used {} ({share} % of requests in the last hour)", self.ago(last))
-    }
-
-    /// Returns a past time for people, in whole units.
-    fn ago(&self, time: UnixMillis) -> String {
-        let seconds = self.now.since(time).as_secs();
-        let units = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
-        let (length, unit) = units.into_iter().find(|(length, _)| seconds >= *length).unwrap_or((1, "s"));
-        format!("{} {unit} ago", seconds / length)
-    }
+/// Returns the first use of a key, if the minutes that are stored reach back to its creation, the last one,
+/// and the number of requests in the last 60 minutes.
+async fn use_of(
+    call: &Call,
+    key: &ApiKeyRecord,
+) -> Result<(Option<UnixMillis>, Option<UnixMillis>, i64), PetStoreError> {
+    let of = MinutesOf { account: Some(key.account_id), key_id: Some(key.id), by_key: false };
+    let this_minute = Minute::containing(call.now);
+    let since = this_minute.minus(Minute::PER_DAY - 1);
+    let minutes = call.accounts().usage_by_minute(of, since, Minute::PER_DAY.unsigned_abs()).await?;
+    let in_last_hour = minutes.iter().filter(|it| it.minute > this_minute.minus(60));
+    let is_young = Minute::containing(key.created_at) >= since;
+    let first = minutes.first().filter(|_| is_young).map(|it| it.minute.start().max(key.created_at));
+    let last_minute = minutes.last().map(|it| it.minute.start());
+    Ok((first, key.last_used_at.max(last_minute), in_last_hour.map(|it| it.counts.total()).sum()))
 }

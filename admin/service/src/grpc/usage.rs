@@ -152,7 +152,7 @@ pub(super) async fn list_account_usage(
 ) -> Result<ListAccountUsageResponse> {
     let ListAccountUsageRequest { interval, start_time, end_time, near_limit, over_limit, .. } = request;
     let tokens = PageTokens::new('u', &(interval, start_time, end_time, near_limit, over_limit));
-    let (size, position) = convert::page(&tokens, request.page_size, &request.page_token, Position::parse)?;
+    let (size, position) = convert::page(&tokens, request.page_size, &request.page_token, parse_position)?;
     let is_by_month = match UsageInterval::try_from(interval) {
         Ok(UsageInterval::Unspecified | UsageInterval::Day) => false,
         Ok(UsageInterval::Month) => true,
@@ -160,11 +160,10 @@ pub(super) async fn list_account_usage(
             return Err(convert::refuse("interval", "must be one of day, month"));
         }
     };
-    let days = match &position {
-        Some(position) => position.days.clone(), // that of the first page, even if a day has ended
-        None => range(call.now, &request, is_by_month)?,
+    let (days, after) = match position {
+        Some((days, last)) => (days, Some(last)), // that of the first page, even if a day has ended
+        None => (range(call.now, &request, is_by_month)?, None),
     };
-    let after = position.map(|Position { last, .. }| last);
     let used =
         if over_limit { Some(UsedShare::OverLimit) } else { near_limit.then_some(UsedShare::NearLimit) };
     let of = DaysOf { days: days.clone(), after, used };
@@ -175,7 +174,7 @@ pub(super) async fn list_account_usage(
         call.accounts().usage_by_account(of, rows).await?
     };
     let token =
-        |last: &AccountDay| Position { days: days.clone(), last: (last.account_id, last.day) }.written();
+        |last: &AccountDay| format!("{}.{}.{}.{}", days.start.0, days.end.0, last.account_id.0, last.day.0);
     let (rows, next_page_token) = convert::cut(rows, size, &tokens, token);
     let start = |day: Day| if is_by_month { day.first_of_month() } else { day };
     Ok(ListAccountUsageResponse {
@@ -186,26 +185,11 @@ pub(super) async fn list_account_usage(
     })
 }
 
-/// Position of a page.
-#[derive(Debug)]
-struct Position {
-    /// Range of all pages.
-    days: Range<Day>,
-    /// Last account and day of the page before.
-    last: (AccountId, Day),
-}
-
-impl Position {
-    fn parse(written: &str) -> Option<Self> {
-        let numbers: Vec<i64> = written.split('.').map(str::parse).collect::<Result<_, _>>().ok()?;
-        let [start, end, account, day] = numbers[..] else { return None };
-        Some(Self { days: Day(start)..Day(end), last: (AccountId(account), Day(day)) })
-    }
-
-    fn written(&self) -> String {
-        let Self { days, last: (account, day) } = self;
-        format!("{}.{}.{}.{}", days.start.0, days.end.0, account.0, day.0)
-    }
+/// Parses the position of a page: the days of all pages, and the last account and day of the page before.
+fn parse_position(written: &str) -> Option<(Range<Day>, (AccountId, Day))> {
+    let numbers: Vec<i64> = written.split('.').map(str::parse).collect::<Result<_, _>>().ok()?;
+    let [start, end, account, day] = numbers[..] else { return None };
+    Some((Day(start)..Day(end), (AccountId(account), Day(day))))
 }
 
 /// Returns the days of all pages.

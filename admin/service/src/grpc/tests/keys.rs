@@ -275,8 +275,6 @@ async fn the_first_use_of_a_key_is_not_before_its_creation() {
     let asked = pb::GetKeyHandoverRequest { key_id: second.id.clone() };
     let answer = admin.get_key_handover(asked).await.unwrap().into_inner();
     assert_eq!(answer.new_first_use_time, second.create_time);
-    let first_use = "new key first used between 2027-01-15T08:00:20Z and 2027-01-15T08:00:30Z, ";
-    assert!(answer.sentence.starts_with(first_use), "{}", answer.sentence);
 }
 
 #[tokio::test]
@@ -371,8 +369,8 @@ async fn a_rotation_is_seen_through_until_the_old_key_is_silent_for_a_day() {
             handover(&mut admin, key).await,
             (
                 pb::HandoverState::NotYetSafe,
-                "new key never used, old key last used 0 s ago (100 % of requests in the last hour): not yet \
-                 safe to revoke, no client has the new key"
+                "new key last used: never, old key last used: 2027-01-15T09:00:00Z (1 of 1 requests in the \
+                 last hour): not yet safe to revoke, no client has the new key"
                     .to_owned()
             )
         );
@@ -386,9 +384,8 @@ async fn a_rotation_is_seen_through_until_the_old_key_is_silent_for_a_day() {
     assert_eq!(state, pb::HandoverState::NotYetSafe);
     assert_eq!(
         sentence,
-        "new key first used between 2027-01-15T09:01:00Z and 2027-01-15T09:02:00Z, old key last used 8 \
-         min ago (13 % of requests in the last hour): not yet safe to revoke, safe if it stays unused until \
-         2027-01-16T09:00:00Z"
+        "new key last used: 2027-01-15T09:07:00Z, old key last used: 2027-01-15T09:00:00Z (1 of 8 requests \
+         in the last hour): not yet safe to revoke, safe if it stays unused until 2027-01-16T09:00:00Z"
     );
     // The day since the last use with the old key is over 8 minutes earlier than a day from now.
     shop.hand.advance(Duration::from_mins(24 * 60 - 9) + Duration::from_millis(59_999));
@@ -399,8 +396,8 @@ async fn a_rotation_is_seen_through_until_the_old_key_is_silent_for_a_day() {
         (state, sentence.as_str()),
         (
             pb::HandoverState::Safe,
-            "new key last used 23 h ago, old key last used 1 d ago (0 % of requests in the last \
-             hour): safe to revoke"
+            "new key last used: 2027-01-15T09:07:00Z, old key last used: 2027-01-15T09:00:00Z (0 of 0 \
+             requests in the last hour): safe to revoke"
         )
     );
 
