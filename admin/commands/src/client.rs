@@ -4,14 +4,13 @@
 use std::time::Duration;
 
 use clap::Subcommand;
-use petstore_admin_web::{admin_reason, call_admin};
+use petstore_admin_web::call_admin;
 use petstore_command_line::output::{self, Column, OutputSettings, PrintError, sentence, table};
 use petstore_core_client::CoreTransport;
-use petstore_proto::admin::v1::AdminErrorReason;
 use petstore_settings::InvalidSetting;
 use serde_json::{Value, json};
 use tonic::{
-    Request, Status,
+    Request,
     metadata::{Ascii, MetadataValue},
 };
 
@@ -25,9 +24,6 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Rows of the largest page of a list.
 const PAGE_SIZE: usize = 100;
-
-/// Accounts whose names are compared with one that is unknown.
-const MAX_SUGGESTED: usize = 1_000;
 
 /// Core to call, and form of the result.
 #[derive(Clone, Debug, clap::Args)]
@@ -161,24 +157,11 @@ impl AdminSettings {
 
 impl AdminClient {
     async fn call(&self, method: &str, request: &Value) -> Result<Value, CommandError> {
-        match self.send(method, request).await {
-            Err(status) if admin_reason(&status) == Some(AdminErrorReason::AccountNotFound) => {
-                let name = request["account"].as_str().unwrap_or_default();
-                match self.similar_account(name).await {
-                    Some(meant) => Err(CommandError::UnknownAccount { refusal: Box::new(status), meant }),
-                    None => Err(status.into()),
-                }
-            }
-            answered => Ok(answered?),
-        }
-    }
-
-    async fn send(&self, method: &str, request: &Value) -> Result<Value, Status> {
         let mut request = Request::new(request);
         if let Some(credential) = &self.credential {
             request.metadata_mut().insert("authorization", credential.clone());
         }
-        call_admin(self.transport.clone(), method, request, CALL_TIMEOUT).await
+        Ok(call_admin(self.transport.clone(), method, request, CALL_TIMEOUT).await?)
     }
 
     /// Calls a method that lists, until there are `limit` rows, and returns the first page with all of them.
@@ -214,22 +197,6 @@ impl AdminClient {
             if request["pageToken"] == "" || left == 0 {
                 return Ok(());
             }
-        }
-    }
-
-    /// Returns the name of the account that is most similar to this one, if one is similar enough.
-    async fn similar_account(&self, name: &str) -> Option<String> {
-        let mut names = Vec::new();
-        let mut request = json!({ "pageSize": PAGE_SIZE });
-        loop {
-            let page = self.send("ListAccounts", &request).await.ok()?;
-            let accounts = page["accounts"].as_array().into_iter().flatten();
-            names.extend(accounts.filter_map(|account| account["name"].as_str().map(str::to_owned)));
-            let next = &page["nextPageToken"];
-            if next == "" || names.len() >= MAX_SUGGESTED {
-                return output::most_similar(name, names);
-            }
-            request["pageToken"] = next.clone();
         }
     }
 }

@@ -45,12 +45,9 @@ pub enum CommandError {
         /// Form that the file has instead, and the remedy.
         reason: String,
     },
-    /// A signal ended an import.
+    /// A signal ended an import or export.
     #[error("ended by {0}")]
-    ImportEnded(&'static str),
-    /// A signal ended an export.
-    #[error("ended by {0} before the export was complete")]
-    ExportEnded(&'static str),
+    Ended(&'static str),
     /// An import that ended early, with the cause.
     #[error(
         "{}; {}, import the whole file with --import-id {import_id}",
@@ -97,14 +94,6 @@ pub enum CommandError {
         /// Error of stdout.
         source: io::Error,
     },
-    /// An account that does not exist, and one whose name is similar.
-    #[error("{}; did you mean {meant}?", text_of_core(refusal))]
-    UnknownAccount {
-        /// Refusal by the core.
-        refusal: Box<Status>,
-        /// Name of the similar account.
-        meant: String,
-    },
     /// The operator did not confirm.
     #[error(transparent)]
     Declined(#[from] Declined),
@@ -136,15 +125,14 @@ impl CommandError {
             Self::Setting(_) => 2,
             Self::Core(status) if status.code() == Code::InvalidArgument => 2,
             Self::Core(status) if status.code() == Code::NotFound => 3,
-            Self::UnknownAccount { .. } | Self::NotFound(_) => 3,
+            Self::NotFound(_) => 3,
             Self::NotYetSafe => 4,
             Self::Store(_)
             | Self::Runtime(_)
             | Self::Core(_)
             | Self::Read { .. }
             | Self::Unreadable { .. }
-            | Self::ImportEnded(_)
-            | Self::ExportEnded(_)
+            | Self::Ended(_)
             | Self::Incomplete { .. }
             | Self::Strict { .. }
             | Self::Rejected(_)

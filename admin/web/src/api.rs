@@ -15,21 +15,22 @@ mod openapi;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc};
 
 use axum::{
     Router,
     extract::{RawPathParams, Request, State, rejection::RawPathParamsRejection},
     middleware::Next,
     response::{IntoResponse, Response},
-    routing::{MethodFilter, MethodRouter, get, on, post},
+    routing::{MethodFilter, get, on, post},
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body::Body as _;
 use petstore_core_client::{CoreTransport, TracedTransport};
 use petstore_gateway::{
-    ApiError, Gateway, X_REQUEST_ID, check_head, json_response, representation::Representation, request_body,
+    ApiError, Gateway, X_REQUEST_ID, check_head, error_response, json_response,
+    representation::Representation, request_body,
 };
 use petstore_telemetry::abandoned::caller_has_left;
 use prost_reflect::DynamicMessage;
@@ -60,31 +61,29 @@ pub(crate) struct AdminState {
 
 /// Returns the admin API, below `/admin/v1`.
 pub(crate) fn api(state: Arc<AdminState>) -> Router {
-    let mut by_path: BTreeMap<String, (MethodRouter<Arc<AdminState>>, Vec<String>)> = BTreeMap::new();
+    let mut router = Router::new();
     for (method, binding) in method::bindings() {
         let Ok(filter) = MethodFilter::try_from(binding.http_method.clone()) else { continue };
-        let (path, name) = (binding.path.clone(), binding.http_method.as_str());
-        let allow = if name == "GET" { "GET, HEAD" } else { name }.to_owned();
+        let path = binding.path.clone();
         let handler = on(filter, async move |state, path_params, request| {
             answer(state, path_params, request, &method, &binding).await
         });
-        let (router, methods) = by_path.remove(&path).unwrap_or_default();
-        by_path.insert(path, (router.merge(handler), [methods, vec![allow]].concat()));
-    }
-    let mut router = Router::new();
-    for (path, (handlers, methods)) in by_path {
-        let allow = methods.join(", ");
-        router = router.route(&path, refuse_others(handlers, allow));
+        router = router.route(&path, handler);
     }
     let document =
         Representation::new(StatusCode::OK, "application/json", || openapi::document().to_string());
     let document = get(async move |headers: HeaderMap| document.answer(&headers));
     router
-        .route(composed::FIND_KEYS_PATH, refuse_others(post(composed::find_keys), "POST".to_owned()))
-        .route(composed::LIMITS_PATH, refuse_others(get(composed::get_limits), "GET, HEAD".to_owned()))
-        .route(composed::USAGE_CSV_PATH, refuse_others(get(composed::get_usage_csv), "GET, HEAD".to_owned()))
-        .route("/admin/v1/openapi.json", refuse_others(document, "GET, HEAD".to_owned()))
+        .route(composed::FIND_KEYS_PATH, post(composed::find_keys))
+        .route(composed::LIMITS_PATH, get(composed::get_limits))
+        .route(composed::USAGE_CSV_PATH, get(composed::get_usage_csv))
+        .route("/admin/v1/openapi.json", document)
         .fallback(async || AdminError::from(ApiError::RouteNotFound))
+        .method_not_allowed_fallback(async || {
+            let message = "this path does not support this method";
+            let refusal = error_response(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", message);
+            ([(header::CACHE_CONTROL, "no-store")], refusal)
+        })
         .with_state(state)
 }
 
@@ -98,11 +97,6 @@ pub fn fuzz_requests(query: &str, body: &[u8]) -> Vec<(String, Result<DynamicMes
         (method.name().to_owned(), request.map_err(|error| error.to_string()))
     };
     BINDINGS.iter().map(read).collect()
-}
-
-/// Answers methods that have no handler with 405.
-fn refuse_others(handlers: MethodRouter<Arc<AdminState>>, allow: String) -> MethodRouter<Arc<AdminState>> {
-    handlers.fallback(async move || AdminError::from(ApiError::MethodNotAllowed { allow }))
 }
 
 /// Answers a request of an operator: names it, and writes one line of the log when `next` has answered it.

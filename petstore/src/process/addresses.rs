@@ -105,32 +105,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_store_is_announced_with_a_command_to_try() {
-        let addresses = Addresses {
-            http: Some("127.0.0.1:8080".parse().unwrap()),
-            grpc: Some("127.0.0.1:50051".parse().unwrap()),
-            store: Some("sqlite://data/petstore.db".to_owned()),
-            first_key_file: Some("data/first-api-key".into()),
-            first_operator_file: Some("data/first-operator-token".into()),
-            ..Addresses::new("127.0.0.1:9090".parse().unwrap())
-        };
-        assert_eq!(
-            addresses.text(),
-            "REST   http://127.0.0.1:8080/v1\n\
-             docs   http://127.0.0.1:8080/docs\n\
-             gRPC   127.0.0.1:50051\n\
-             admin  http://127.0.0.1:9090\n\
-             console http://127.0.0.1:9090/console\n\
-             store  sqlite://data/petstore.db\n\
-             The store is new: account \"first\" on plan Free has one API key, in data/first-api-key. \
-             Try it:\n  \
-             curl -H \"Authorization: Bearer $(cat data/first-api-key)\" http://127.0.0.1:8080/v1/pets\n\
-             Its operator \"first\" has a token, in data/first-operator-token. \
-             Sign in with it at http://127.0.0.1:9090/console\n"
-        );
-    }
-
-    #[test]
     fn absent_components_are_not_announced() {
         let gateway = Addresses {
             http: Some("[::1]:80".parse().unwrap()),

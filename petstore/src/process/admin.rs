@@ -282,18 +282,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_a_serving_process_is_ready() {
-        let phase = watch::Sender::new(Phase::Starting);
-        let (status, body) = answer_to(&phase, "GET", "/readyz").await;
-        assert!(status == 503 && body.contains(r#""cause":"starting""#), "{status} {body}");
-        phase.send_replace(Phase::Serving);
-        assert_eq!(answer_to(&phase, "GET", "/readyz").await.0, 200);
-        phase.send_replace(Phase::Draining);
-        let (status, body) = answer_to(&phase, "GET", "/readyz").await;
-        assert!(status == 503 && body.contains(r#""cause":"draining""#), "{status} {body}");
-    }
-
-    #[tokio::test]
     async fn everything_else_is_a_404_in_json() {
         let phase = watch::Sender::new(Phase::Starting);
         for (method, path) in [("GET", "/"), ("GET", "/readyz/"), ("GET", "/v1/pets"), ("POST", "/v1/pets")] {

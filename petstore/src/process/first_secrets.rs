@@ -174,20 +174,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_new_store_has_one_account_whose_key_is_in_a_file_that_only_its_owner_can_read() {
-        let folder = TempDir::new().unwrap();
-        let (store, url) = new_store(&folder).await;
-        let file = made(&store, &url).await.unwrap().unwrap();
-
-        assert_eq!(file, folder.path().join("first-api-key"));
-        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
-        let key = ApiKey::parse(fs::read_to_string(&file).unwrap().trim_end()).unwrap();
-        assert!(has_key(&store, &key).await);
-        assert_eq!(made(&store, &url).await.unwrap(), None, "the store is no longer new");
-        assert_eq!(names(&folder), ["first-api-key"]);
-    }
-
-    #[tokio::test]
     async fn a_new_store_has_one_operator_whose_token_is_in_a_file_that_only_its_owner_can_read() {
         let folder = TempDir::new().unwrap();
         let (store, url) = new_store(&folder).await;

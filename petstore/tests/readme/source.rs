@@ -73,26 +73,6 @@ fn is_of_tests(module: &str) -> bool {
     ["tests", "testing", "test_support"].contains(&module) || module.ends_with("_tests")
 }
 
-#[test]
-fn files_with_only_tests_say_so_by_their_name() {
-    let mut found = 0;
-    for (path, text) in CRATES.into_iter().flat_map(files).filter(|(path, _)| is_rust(path)) {
-        for declared in text.split("#[cfg(test)]\n").skip(1) {
-            let declared = declared.trim_start().trim_start_matches("pub(crate) ");
-            let module =
-                declared.strip_prefix("mod ").and_then(|rest| rest.lines().next()?.strip_suffix(';'));
-            if let Some(module) = module {
-                assert!(
-                    is_of_tests(module),
-                    "{path}: {module} is for tests; name it {module}_tests or testing"
-                );
-                found += 1;
-            }
-        }
-    }
-    assert!(found > 40, "only {found} were found");
-}
-
 /// Path of a module in the crate. The crate itself has an empty one.
 type Module = Vec<String>;
 
@@ -207,33 +187,4 @@ fn resources_of_the_core_do_not_know_each_other_but_orders_know_pets() {
             assert!(!needs.contains(&vec![other.to_owned()]), "{resource} knows {other}");
         }
     }
-}
-
-/// Returns the types that a file declares for its whole crate or for others.
-fn declared_types(code: &str) -> impl Iterator<Item = &str> {
-    code.lines().map(str::trim_start).filter_map(|line| {
-        let line = line.strip_prefix("pub ").or_else(|| line.strip_prefix("pub(crate) "))?;
-        let (keyword, name) = line.split_once(' ')?;
-        let is_type = ["enum", "struct", "trait", "type"].contains(&keyword);
-        is_type.then(|| name.split(|c: char| !(c.is_alphanumeric() || c == '_')).next())?
-    })
-}
-
-#[test]
-fn no_two_types_that_many_files_can_name_have_the_same_name() {
-    let mut declared = BTreeMap::<String, Vec<String>>::new();
-    let is_product = |name: &&str| !name.starts_with("testing/");
-    for name in CRATES.into_iter().filter(is_product) {
-        for (module, code) in modules(name) {
-            // SeaORM and its migrations prescribe the names of these.
-            if name != "migrations" && !module.contains(&"entity".to_owned()) {
-                for found in declared_types(&code) {
-                    declared.entry(found.to_owned()).or_default().push(format!("{name} {module:?}"));
-                }
-            }
-        }
-    }
-    assert!(declared.len() > 200, "only {} types were found", declared.len());
-    declared.retain(|_, places| places.len() > 1);
-    assert!(declared.is_empty(), "one name, one thing: {declared:#?}");
 }

@@ -16,10 +16,10 @@ use futures_util::{StreamExt, stream};
 use http::{StatusCode, header};
 use petstore_caller::api_key::ApiKey;
 use petstore_gateway::{ApiError, request_body};
-use petstore_proto::admin::v1::{Account, AdminErrorReason, GetAccountResponse, GetKeyResponse, Limits};
+use petstore_proto::admin::v1::AdminErrorReason;
 use petstore_rate_limit::Quota;
 use prost_reflect::{DynamicMessage, Value};
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 
 use super::{
     AdminState, PathParams, body_of,
@@ -64,41 +64,39 @@ async fn limit_status(
     let get_account = method("GetAccount")?;
     let mut find_account = get_account.request();
     find_account.set_field_by_name("account", Value::String(account.to_owned()));
-    let answer = state.call(&get_account, &find_account, credentials, record).await?;
-    let answer: GetAccountResponse = answer.transcode_to().map_err(|_| ApiError::Internal)?;
-    let Account { id: account_id, limits, .. } = answer.account.ok_or(ApiError::Internal)?;
-    let status = if find_key.has_field_by_name("key_id") {
-        let answer = state.call(&method("GetKey")?, &find_key, credentials, record).await?;
-        let answer: GetKeyResponse = answer.transcode_to().map_err(|_| ApiError::Internal)?;
-        let key = answer.key.ok_or(ApiError::Internal)?;
-        if key.account_id != account_id {
-            let message = format!("account {account} has no key {}", key.id);
+    let found = get_account.body(&state.call(&get_account, &find_account, credentials, record).await?);
+    let mut key = Json::Null;
+    if find_key.has_field_by_name("key_id") {
+        let get_key = method("GetKey")?;
+        key = get_key.body(&state.call(&get_key, &find_key, credentials, record).await?);
+        if key["accountId"] != found["id"] {
+            let message = format!("account {account} has no key {}", key["id"].as_str().unwrap_or_default());
             let reason = AdminErrorReason::KeyNotFound;
             return Err(AdminError::Refused { reason, message, retry_after: None });
         }
-        state.gateway.key_limits(&key.id).await
-    } else {
-        let quota = limits.as_ref().and_then(quota).ok_or(ApiError::Internal)?;
-        state.gateway.account_limits(account_id, quota).await
-    };
-    Ok(Json::Object(status?).to_string())
+    }
+    Ok(Json::Object(limits_of(state, &found, &key).await?).to_string())
+}
+
+/// Returns the state of a key, or the windows of its account if the key is null.
+async fn limits_of(state: &AdminState, account: &Json, key: &Json) -> Result<Map<String, Json>, ApiError> {
+    if let Some(key_id) = key["id"].as_str() {
+        return state.gateway.key_limits(key_id).await;
+    }
+    let limit = |name: &str| account["limits"][name].as_u64().filter(|limit| *limit > 0);
+    let quota = limit("perMinute").zip(limit("perDay"));
+    let (id, (per_minute, per_day)) = account["id"].as_i64().zip(quota).ok_or(ApiError::Internal)?;
+    state.gateway.account_limits(id, Quota { per_minute, per_day }).await
 }
 
 /// Adds the windows of the account that an explanation of refusals is about, and the state of its key.
 /// Without a limiter they are left out.
 pub(super) async fn add_limits(state: &AdminState, explanation: &mut Json) {
-    let limits = &explanation["account"]["limits"];
-    let limit = |name: &str| limits[name].as_u64();
-    let quota = limit("perMinute").zip(limit("perDay"));
-    let Some((id, (per_minute, per_day))) = explanation["account"]["id"].as_i64().zip(quota) else { return };
-    let of_key = match explanation["key"]["id"].as_str() {
-        Some(key_id) => state.gateway.key_limits(key_id).await.ok(),
-        None => None,
-    };
-    let limits = match of_key {
-        Some(limits) => Ok(limits),
-        None => state.gateway.account_limits(id, Quota { per_minute, per_day }).await,
-    };
+    let (account, key) = (&explanation["account"], &explanation["key"]);
+    let mut limits = limits_of(state, account, key).await;
+    if limits.is_err() {
+        limits = limits_of(state, account, &Json::Null).await;
+    }
     if let Ok(limits) = limits {
         explanation["limits"] = limits.into();
     }
@@ -106,11 +104,6 @@ pub(super) async fn add_limits(state: &AdminState, explanation: &mut Json) {
 
 fn method(name: &str) -> Result<AdminMethod, ApiError> {
     AdminMethod::find(name).ok_or(ApiError::Internal)
-}
-
-fn quota(limits: &Limits) -> Option<Quota> {
-    let positive = |limit: i64| u64::try_from(limit).ok().filter(|limit| *limit > 0);
-    Some(Quota { per_minute: positive(limits.per_minute)?, per_day: positive(limits.per_day)? })
 }
 
 pub(super) const FIND_KEYS_PATH: &str = "/admin/v1/keys/find";
@@ -127,7 +120,7 @@ pub(super) async fn find_keys(State(state): State<Arc<AdminState>>, request: Req
         if name != "text" {
             return Err(no_text());
         }
-        let method = AdminMethod::find("FindKeys").ok_or(ApiError::Internal)?;
+        let method = method("FindKeys")?;
         let keys = ApiKey::all_in(text.as_bytes());
         let mut answers = Vec::new();
         for request in find_requests(&keys) {
@@ -261,7 +254,7 @@ pub(super) async fn get_usage_csv(State(state): State<Arc<AdminState>>, request:
 /// Returns the report that a request asks for. Its parameters are those of `ListAccountUsage`.
 async fn report(state: Arc<AdminState>, request: Request) -> Result<Report, AdminError> {
     let credentials = state.authenticate(request.headers(), request.extensions())?;
-    let method = AdminMethod::find("ListAccountUsage").ok_or(ApiError::Internal)?;
+    let method = method("ListAccountUsage")?;
     let query = request.uri().query().unwrap_or_default().to_owned();
     let binding = Binding { without: &["page_size", "page_token"], ..Binding::get(USAGE_CSV_PATH) };
     let body = body_of(request, &binding).await?;

@@ -79,7 +79,7 @@ async fn unknown_paths_and_methods_are_errors_as_on_the_public_port() {
     send_without_token(&admin, "GET", "/admin/v1/nothing").await.assert_error_body(404, "ROUTE_NOT_FOUND");
     let refused = send_without_token(&admin, "PUT", "/admin/v1/accounts").await;
     refused.assert_error_body(405, "METHOD_NOT_ALLOWED");
-    assert_eq!(refused.header("allow"), "POST, GET, HEAD");
+    assert_eq!(refused.header("allow"), "POST,GET,HEAD");
     let refused = admin.send("GET", "/admin/v1/accounts?plan=gold", &[TOKEN], "").await;
     refused.assert_error_body(400, "INVALID_PARAMETER");
     assert_eq!(refused.message(), "plan must be one of free, pro, business, enterprise");

@@ -9,7 +9,7 @@ use tokio::{
         tcp::{ReadHalf, WriteHalf},
     },
     sync::{mpsc, watch},
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep_until},
 };
 
 use super::{
@@ -94,10 +94,7 @@ impl Direction {
     /// Writes the pieces when they are due. The end of the queue is the end of the stream.
     async fn deliver(mut self, mut queue: mpsc::Receiver<Piece>, mut to: WriteHalf<'_>) -> Result<(), Reset> {
         loop {
-            let piece = tokio::select! {
-                piece = queue.recv() => piece,
-                () = self.half_closed() => None,
-            };
+            let piece = queue.recv().await;
             let arrived = piece.as_ref().map_or_else(Instant::now, |piece| piece.arrived);
             self.due(arrived).await;
             match piece {
@@ -107,7 +104,6 @@ impl Direction {
             }
         }
         let _ = to.shutdown().await; // the receiver may have closed already
-        while queue.recv().await.is_some() {} // read and dropped: the sender must not be held up
         Ok(())
     }
 
@@ -139,40 +135,24 @@ impl Direction {
             if self.counted != setting.number {
                 (self.counted, self.passed) = (setting.number, 0);
             }
-            let (mut allowed, mut pause) = (bytes.len(), Duration::ZERO);
-            match setting.fault {
-                Fault::Cut { response_bytes } | Fault::CutOnce { response_bytes } if self.is_response => {
-                    let left = response_bytes.saturating_sub(self.passed);
-                    if left == 0 && self.control.cuts(setting) {
-                        return Err(Reset);
-                    }
-                    if left > 0 {
-                        allowed = allowed.min(usize::try_from(left).unwrap_or(usize::MAX));
-                    }
+            let mut allowed = bytes.len();
+            if let Fault::CutOnce { response_bytes } = setting.fault
+                && self.is_response
+            {
+                let left = response_bytes.saturating_sub(self.passed);
+                if left == 0 && self.control.cuts(setting) {
+                    return Err(Reset);
                 }
-                Fault::Throttle { bytes_per_sec } if self.is_response => {
-                    // Pieces hold a fiftieth of a second, and each waits for its time.
-                    let rate = bytes_per_sec.max(1);
-                    let piece = (rate / 50).max(1);
-                    allowed = allowed.min(piece as usize);
-                    pause = Duration::from_secs(1) * u32::try_from(allowed).unwrap_or(piece) / rate;
+                if left > 0 {
+                    allowed = allowed.min(usize::try_from(left).unwrap_or(usize::MAX));
                 }
-                _ => {}
             }
             let (now, rest) = bytes.split_at(allowed);
-            sleep(pause).await;
             to.write_all(now).await.map_err(|_| Reset)?;
             self.passed += allowed as u64;
             bytes = rest;
         }
         Ok(())
-    }
-
-    /// Completes when the response stream is to end. Never completes in the other direction.
-    async fn half_closed(&mut self) {
-        let is_response = self.is_response;
-        let closed = self.settings.wait_for(|setting| is_response && setting.fault == Fault::HalfClose).await;
-        closed.expect("the connection holds the sender");
     }
 }
 

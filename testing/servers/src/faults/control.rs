@@ -64,19 +64,15 @@ impl Control {
         }
     }
 
-    /// Returns `true` if a connection is cut at the end of this setting's bytes.
+    /// Returns `true` if a connection is cut at the end of this setting's bytes. Only one finds it unchanged.
     pub(super) fn cuts(&self, reached: Setting) -> bool {
-        let is_cut = match reached.fault {
-            Fault::Cut { .. } => true,
-            // Only one connection finds the setting unchanged.
-            _ => self.setting.send_if_modified(|setting| {
-                let is_first = setting.number == reached.number;
-                if is_first {
-                    *setting = Setting { fault: Fault::None, number: setting.number + 1 };
-                }
-                is_first
-            }),
-        };
+        let is_cut = self.setting.send_if_modified(|setting| {
+            let is_first = setting.number == reached.number;
+            if is_first {
+                *setting = Setting { fault: Fault::None, number: setting.number + 1 };
+            }
+            is_first
+        });
         self.cut.fetch_add(u64::from(is_cut), Ordering::Relaxed);
         is_cut
     }

@@ -17,11 +17,6 @@ pub enum Fault {
         /// Maximum time by which a piece is earlier or later than that.
         jitter: Duration,
     },
-    /// Each connection carries at most this many bytes of responses per second.
-    Throttle {
-        /// Bytes per second, at least 1.
-        bytes_per_sec: u32,
-    },
     /// Connections are accepted, but no bytes pass in either direction. Bytes that were sent meanwhile are
     /// delivered once the fault is over, as after a network partition.
     Blackhole,
@@ -32,19 +27,12 @@ pub enum Fault {
     /// New connections are accepted, and closed in order after the first request; open ones remain. Load
     /// balancers do so while no server is behind them.
     CloseOnAccept,
-    /// Each connection is reset after this many more bytes of responses; with 0, in place of the next.
-    Cut {
+    /// The first connection that has carried this many more bytes of responses is reset; with 0, in place of
+    /// the next. Then the fault is over, so that a retry succeeds.
+    CutOnce {
         /// Bytes on each connection since the fault was set, or since its start if that is later.
         response_bytes: u64,
     },
-    /// The first connection that reaches the number is reset; then the fault is over, so that a retry
-    /// succeeds.
-    CutOnce {
-        /// Bytes, counted as for [`Fault::Cut`].
-        response_bytes: u64,
-    },
-    /// Clients read the end of the response stream, while their requests still arrive at the target.
-    HalfClose,
 }
 
 impl Fault {

@@ -79,7 +79,7 @@ impl Proxy {
         self.control.accepted.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of connections that [`Fault::Cut`] and [`Fault::CutOnce`] have cut.
+    /// Returns the number of connections that [`Fault::CutOnce`] has cut.
     pub fn cuts(&self) -> u64 {
         self.control.cut.load(Ordering::Relaxed)
     }

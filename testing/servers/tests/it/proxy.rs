@@ -66,26 +66,6 @@ async fn jitter_stays_within_its_bounds_and_varies() {
 }
 
 #[tokio::test]
-async fn an_ended_delay_releases_bytes_in_transit() {
-    let (proxy, mut client) = echo().await;
-    proxy.set(Fault::delay_ms(60_000)).await;
-    client.write_all(b"x").await.unwrap();
-    assert_silent(&mut client).await;
-    proxy.set(Fault::None).await;
-    assert_eq!(read(&mut client, 1).await, b"x");
-}
-
-#[tokio::test]
-async fn a_throttle_bounds_the_rate_of_answers() {
-    let (proxy, mut client) = echo().await;
-    proxy.set(Fault::Throttle { bytes_per_sec: 10_000 }).await;
-    let start = Instant::now();
-    client.write_all(&[0; 5_000]).await.unwrap();
-    read(&mut client, 5_000).await;
-    assert!(start.elapsed() >= Duration::from_millis(490), "took {:?}", start.elapsed());
-}
-
-#[tokio::test]
 async fn a_black_hole_holds_everything_until_it_ends() {
     let (proxy, mut old) = echo().await;
     proxy.set(Fault::Blackhole).await;
@@ -127,35 +107,13 @@ async fn new_connections_are_reset_while_old_ones_continue() {
 }
 
 #[tokio::test]
-async fn open_connections_are_reset_and_new_ones_accepted() {
-    let (proxy, mut old) = echo().await;
-    proxy.reset_connections();
-    assert_reset(&mut old).await;
-    let mut new = TcpStream::connect(proxy.address()).await.unwrap();
-    new.write_all(b"x").await.unwrap();
-    assert_eq!(read(&mut new, 1).await, b"x");
-}
-
-#[tokio::test]
-async fn a_cut_passes_the_given_number_of_bytes_of_each_answer() {
-    let (proxy, mut client) = echo().await;
-    proxy.set(Fault::Cut { response_bytes: 3 }).await;
-    for _ in 0..2 {
-        client.write_all(b"hello").await.unwrap();
-        assert_eq!(read(&mut client, 3).await, b"hel");
-        assert_reset(&mut client).await;
-        client = TcpStream::connect(proxy.address()).await.unwrap();
-    }
-    assert_eq!(proxy.cuts(), 2);
-}
-
-#[tokio::test]
 async fn a_single_cut_loses_one_answer_and_spares_the_retry() {
     let (target, mut seen) = recorder().await;
     let proxy = Proxy::to(target).await;
     let mut client = TcpStream::connect(proxy.address()).await.unwrap();
-    proxy.set(Fault::CutOnce { response_bytes: 0 }).await;
+    proxy.set(Fault::CutOnce { response_bytes: 3 }).await;
     client.write_all(b"create").await.unwrap();
+    assert_eq!(read(&mut client, 3).await, b"cre");
     assert_reset(&mut client).await;
     assert_eq!(seen.recv().await.as_deref(), Some(b"create".as_slice()));
 
@@ -163,19 +121,6 @@ async fn a_single_cut_loses_one_answer_and_spares_the_retry() {
     retry.write_all(b"create").await.unwrap();
     assert_eq!(read(&mut retry, 6).await, b"create");
     assert_eq!(proxy.cuts(), 1);
-}
-
-#[tokio::test]
-async fn a_half_closed_connection_still_takes_requests() {
-    let (target, mut seen) = recorder().await;
-    let proxy = Proxy::to(target).await;
-    let mut client = TcpStream::connect(proxy.address()).await.unwrap();
-    proxy.set(Fault::HalfClose).await;
-    let mut rest = Vec::new();
-    timeout(ANSWER_TIMEOUT, client.read_to_end(&mut rest)).await.unwrap().unwrap();
-    assert_eq!(rest, b"");
-    client.write_all(b"late").await.unwrap();
-    assert_eq!(timeout(ANSWER_TIMEOUT, seen.recv()).await.unwrap().as_deref(), Some(b"late".as_slice()));
 }
 
 #[tokio::test]

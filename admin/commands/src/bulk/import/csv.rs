@@ -45,18 +45,6 @@ fn columns<'a>(head: impl Iterator<Item = &'a [u8]>) -> Option<Columns> {
     (!pets::COLUMNS.iter().zip(&columns).any(is_missing)).then_some(columns)
 }
 
-/// Outcome of reading a row.
-enum Row {
-    /// The cells were read; their number.
-    Whole(usize),
-    TooLong,
-    /// The quote that opens a cell in this line is not closed before the file ends or the row is too long, or
-    /// only by a quote of a later line with text after it.
-    Unclosed(i64),
-    /// The line has more after the end of the row, a carriage return alone.
-    Surplus,
-}
-
 /// Quotes of a row, in the lines that were read.
 #[derive(Debug, Default)]
 struct Quotes {
@@ -99,13 +87,16 @@ impl Quotes {
         }
     }
 
-    /// Returns the outcome of a row whose end is not reached.
-    fn row_that_never_ends(&self) -> Row {
-        match self.place {
-            Place::Quoted => Row::Unclosed(self.opened),
-            _ if self.has_swallowed_rows => Row::Unclosed(self.opened),
-            _ => Row::TooLong,
+    /// Returns the fault of a row in these lines whose end is not reached. The quote that opens a cell is not
+    /// closed before the file ends or the row is too long, or only by a quote of a later line with text after
+    /// it.
+    fn unclosed(&self, first: i64, last: i64) -> RowError {
+        if !self.has_swallowed_rows && !matches!(self.place, Place::Quoted) {
+            return too_long();
         }
+        let open = format!("the quote that opens a cell in line {} is not closed", self.opened);
+        let skipped = format!("{open}; lines {first} to {last} are skipped");
+        malformed(if first == last { &open } else { &skipped })
     }
 }
 
@@ -115,7 +106,7 @@ impl Table {
         let (cells, ends) = (vec![0; MAX_LINE], vec![0; MAX_COLUMNS]);
         let mut table = Self { reader: Reader::new(), cells, ends, columns: Columns::default() };
         let row = table.row(lines).map_err(|source| CommandError::Read { file: file.to_owned(), source })?;
-        let count = if let Some((_, Row::Whole(count))) = row { count } else { 0 };
+        let count = row.and_then(|(_, count)| count.ok()).unwrap_or_default();
         let cell = |index| table.cell(index, count).unwrap_or_default();
         let columns = columns((0..count).map(cell)).ok_or_else(|| CommandError::Unreadable {
             file: file.to_owned(),
@@ -130,18 +121,7 @@ impl Table {
         lines: &mut Lines<R>,
     ) -> io::Result<Option<(i64, Result<NewPet, RowError>)>> {
         let Some((line, row)) = self.row(lines)? else { return Ok(None) };
-        let pet = match row {
-            Row::Whole(count) => self.cells(count).and_then(pets::from_cells),
-            Row::TooLong => Err(too_long()),
-            Row::Unclosed(quote) => {
-                let last = lines.number();
-                let open = format!("the quote that opens a cell in line {quote} is not closed");
-                let skipped = format!("{open}; lines {line} to {last} are skipped");
-                Err(malformed(if line == last { &open } else { &skipped }))
-            }
-            Row::Surplus => Err(malformed("the line must end with LF or CRLF, not with CR alone")),
-        };
-        Ok(Some((line, pet)))
+        Ok(Some((line, row.and_then(|count| self.cells(count)).and_then(pets::from_cells))))
     }
 
     /// Returns the cells of the known columns.
@@ -161,17 +141,21 @@ impl Table {
         self.cells.get(begin..end)
     }
 
-    /// Reads the next row that is not empty. Returns the line that it begins on, too.
-    fn row<R: BufRead>(&mut self, lines: &mut Lines<R>) -> io::Result<Option<(i64, Row)>> {
+    /// Reads the next row that is not empty. Returns the line that it begins on, and its number of cells.
+    fn row<R: BufRead>(
+        &mut self,
+        lines: &mut Lines<R>,
+    ) -> io::Result<Option<(i64, Result<usize, RowError>)>> {
         self.reader.reset();
         let (mut begin, mut written, mut count, mut quotes) = (None, 0, 0, Quotes::default());
         loop {
             let number = lines.number() + 1;
             let line = match (lines.next()?, begin) {
                 (None, None) => return Ok(None),
-                (None, Some(begin)) => return Ok(Some((begin, quotes.row_that_never_ends()))),
+                (None, Some(begin)) => return Ok(Some((begin, Err(quotes.unclosed(begin, number - 1))))),
                 (Some(Line::TooLong), _) => {
-                    return Ok(Some((begin.unwrap_or(number), quotes.row_that_never_ends())));
+                    let begin = begin.unwrap_or(number);
+                    return Ok(Some((begin, Err(quotes.unclosed(begin, number)))));
                 }
                 (Some(Line::Text(b"")), None) => continue,
                 (Some(Line::Text(line)), _) => line,
@@ -183,25 +167,26 @@ impl Table {
                     let (Some(cells), Some(ends)) =
                         (self.cells.get_mut(written..), self.ends.get_mut(count..))
                     else {
-                        return Ok(Some((begin, quotes.row_that_never_ends())));
+                        return Ok(Some((begin, Err(quotes.unclosed(begin, number)))));
                     };
                     let (result, read, wrote, ended) = self.reader.read_record(input, cells, ends);
                     (written, count) = (written + wrote, count + ended);
                     input = input.get(read..).unwrap_or_default();
-                    match result {
-                        ReadRecordResult::InputEmpty => {}
+                    let row = match result {
+                        ReadRecordResult::InputEmpty => continue,
                         ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull => {
-                            return Ok(Some((begin, quotes.row_that_never_ends())));
+                            Err(quotes.unclosed(begin, number))
                         }
                         ReadRecordResult::Record if quotes.has_swallowed_rows => {
-                            return Ok(Some((begin, Row::Unclosed(quotes.opened))));
+                            Err(quotes.unclosed(begin, number))
                         }
                         ReadRecordResult::Record if !input.trim_ascii().is_empty() => {
-                            return Ok(Some((begin, Row::Surplus)));
+                            Err(malformed("the line must end with LF or CRLF, not with CR alone"))
                         }
-                        ReadRecordResult::Record => return Ok(Some((begin, Row::Whole(count)))),
+                        ReadRecordResult::Record => Ok(count),
                         ReadRecordResult::End => return Ok(None), // only at the end of the input
-                    }
+                    };
+                    return Ok(Some((begin, row)));
                 }
             }
         }

@@ -142,42 +142,21 @@ impl<R: BufRead> Lines<R> {
     /// Returns the next line; `None` after the last.
     pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         self.text.clear();
-        let mut is_too_long = false;
-        let mut is_empty = true;
-        loop {
-            let buffer = match self.input.fill_buf() {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                buffer => buffer?,
-            };
-            if buffer.is_empty() {
-                break; // end of the file: the last line may have no line end
-            }
-            is_empty = false;
-            let end = buffer.iter().position(|byte| *byte == b'\n');
-            let part = buffer.get(..end.unwrap_or(buffer.len())).unwrap_or_default();
-            if self.text.len() + part.len() <= MAX_LINE + 1 {
-                self.text.extend_from_slice(part); // one byte more, for the \r of the line end
-            } else {
-                is_too_long = true;
-            }
-            let used = end.map_or(buffer.len(), |end| end + 1);
-            self.input.consume(used);
-            if end.is_some() {
-                break;
-            }
-        }
-        if is_empty {
+        let bound = MAX_LINE + 2; // with the line end
+        let read = self.input.by_ref().take(bound as u64).read_until(b'\n', &mut self.text)?;
+        if read == 0 {
             return Ok(None);
         }
+        let is_whole = read < bound || self.text.ends_with(b"\n");
+        if !is_whole {
+            self.input.skip_until(b'\n')?;
+        }
         self.number += 1;
-        let text = self.text.strip_suffix(b"\r").unwrap_or(&self.text);
+        let text = self.text.strip_suffix(b"\n").unwrap_or(&self.text);
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
         // The byte order mark that Windows puts before UTF-8 is not part of the text.
         let text = text.strip_prefix(b"\xef\xbb\xbf").filter(|_| self.number == 1).unwrap_or(text);
-        if is_too_long || text.len() > MAX_LINE {
-            Ok(Some(Line::TooLong))
-        } else {
-            Ok(Some(Line::Text(text)))
-        }
+        Ok(Some(if is_whole && text.len() <= MAX_LINE { Line::Text(text) } else { Line::TooLong }))
     }
 }
 
