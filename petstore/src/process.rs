@@ -7,9 +7,9 @@ pub(crate) mod listener;
 mod parts;
 mod run;
 
-use std::{future::poll_fn, io, net::SocketAddr, path::PathBuf, pin::Pin, task::Poll, time::Duration};
+use std::{io, net::SocketAddr, path::PathBuf, time::Duration};
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, select_all};
 use petstore_command_line::RuntimeError;
 use petstore_core::store::Store;
 use petstore_database::OpenError;
@@ -233,15 +233,7 @@ impl Process {
 
     /// Waits until a part ends by itself, which is a failure.
     async fn failed(&mut self) -> ProcessError {
-        let (at, ended) = poll_fn(|context| {
-            for (at, part) in self.parts.iter_mut().enumerate() {
-                if let Poll::Ready(ended) = Pin::new(&mut part.task).poll(context) {
-                    return Poll::Ready((at, ended));
-                }
-            }
-            Poll::Pending
-        })
-        .await;
+        let (ended, at, _) = select_all(self.parts.iter_mut().map(|part| &mut part.task)).await;
         let part = self.parts.swap_remove(at); // it must not be awaited again
         ProcessError::PartEnded { part: part.name, source: ended.map_err(io::Error::other).flatten().err() }
     }

@@ -30,9 +30,6 @@ pub(crate) trait RemoteCore: Args {
 
     /// Returns the transport to the core.
     fn connect(&self) -> Result<CoreTransport, InvalidSetting>;
-
-    /// Returns the transport to a core in this process.
-    fn in_memory(core: Core) -> CoreTransport;
 }
 
 impl RemoteCore for CoreAddressSettings {
@@ -40,10 +37,6 @@ impl RemoteCore for CoreAddressSettings {
 
     fn connect(&self) -> Result<CoreTransport, InvalidSetting> {
         Self::connect(self)
-    }
-
-    fn in_memory(core: Core) -> CoreTransport {
-        CoreTransport::new(server::in_memory(server::services(&core)))
     }
 }
 
@@ -66,11 +59,6 @@ impl RemoteCore for OperatorCoreSettings {
 
     fn connect(&self) -> Result<CoreTransport, InvalidSetting> {
         self.core.connect()
-    }
-
-    /// The calls of `AdminService` are those of the operator `local`.
-    fn in_memory(core: Core) -> CoreTransport {
-        CoreTransport::new(server::in_memory(Administration::new(core).services_as_local_operator()))
     }
 }
 
@@ -104,8 +92,10 @@ impl<C: RemoteCore> CoreTarget<C> {
             Self::Store(settings) => {
                 let store = Store::open(&settings.url()?, &[], OpenOptions::default()).await?;
                 let database = store.database().clone();
-                let core = Core::new(store, Clock::system());
-                Ok(ConnectedCore { transport: C::in_memory(core), database: Some(database) })
+                let core = Administration::new(Core::new(store, Clock::system()));
+                // The calls of `AdminService` are those of the operator `local`.
+                let transport = CoreTransport::new(server::in_memory(core.services_as_local_operator()));
+                Ok(ConnectedCore { transport, database: Some(database) })
             }
         }
     }

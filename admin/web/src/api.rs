@@ -18,14 +18,14 @@ mod tests;
 use std::{net::IpAddr, sync::Arc};
 
 use axum::{
-    Router,
+    Extension, Router,
     extract::{RawPathParams, Request, State, rejection::RawPathParamsRejection},
     middleware::Next,
     response::{IntoResponse, Response},
     routing::{MethodFilter, get, on, post},
 };
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use http_body::Body as _;
 use petstore_core_client::{CoreTransport, TracedTransport};
 use petstore_gateway::{
@@ -192,10 +192,8 @@ async fn body_of(request: Request, binding: &Binding) -> Result<Bytes, ApiError>
 
 /// Completes an answer. It is not cacheable: it belongs to one operator, and may hold a new key.
 fn finished(status: StatusCode, answered: Result<String, AdminError>, record: CallRecord) -> Response {
-    let mut response = answered.map_or_else(AdminError::into_response, |body| json_response(status, body));
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response.extensions_mut().insert(record);
-    response
+    let response = answered.map_or_else(AdminError::into_response, |body| json_response(status, body));
+    ([(header::CACHE_CONTROL, "no-store")], Extension(record), response).into_response()
 }
 
 /// Records that the admin whose token a request carries changes the log filter of this process, and returns

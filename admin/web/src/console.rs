@@ -105,7 +105,7 @@ async fn sign_in(State(console): State<Console>, request: Request) -> Response {
     if answer.status() != StatusCode::CREATED {
         return answer;
     }
-    let record = answer.extensions().get::<CallRecord>().cloned();
+    let record: Option<CallRecord> = answer.extensions().get().cloned();
     let Some((operator, token, ttl)) = opened_session(answer).await else {
         let message = "the session could not be read: is the core of another release?";
         return refuse(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL", message);
@@ -116,7 +116,8 @@ async fn sign_in(State(console): State<Console>, request: Request) -> Response {
         console.end_session(&session, &head).await;
     }
     let answer = json_response(StatusCode::OK, operator.to_string());
-    recorded(record, with_cookies(cookie.set(&token, ttl), (PRIVATE, answer).into_response()))
+    (record.map(Extension), with_cookies(cookie.set(&token, ttl), (PRIVATE, answer).into_response()))
+        .into_response()
 }
 
 /// Returns `true` if the text has the form of an operator's token. The core judges it.
@@ -144,7 +145,8 @@ async fn sign_out(State(console): State<Console>, request: Request) -> Response 
         let ended = console.end_session(&session, &head).await;
         // A session that the core does not know has ended before.
         if ended.status().is_success() || ended.status() == StatusCode::UNAUTHORIZED {
-            answer = recorded(ended.extensions().get().cloned(), answer);
+            let record: Option<CallRecord> = ended.extensions().get().cloned();
+            answer = (record.map(Extension), answer).into_response();
         } else {
             return signed_out(&cookie, &head, ended);
         }
@@ -306,19 +308,8 @@ fn signed_out(cookie: &SessionCookie, head: &Parts, answer: Response) -> Respons
     with_cookies(cookie.clear(&head.headers, head.uri.path()), answer)
 }
 
-fn with_cookies(fields: Vec<HeaderValue>, mut answer: Response) -> Response {
-    for field in fields {
-        answer.headers_mut().append(SET_COOKIE, field);
-    }
-    answer
-}
-
-/// Returns the answer with the record for its line of the log.
-fn recorded(record: Option<CallRecord>, mut answer: Response) -> Response {
-    if let Some(record) = record {
-        answer.extensions_mut().insert(record);
-    }
-    answer
+fn with_cookies(fields: Vec<HeaderValue>, answer: Response) -> Response {
+    (AppendHeaders(fields.into_iter().map(|field| (SET_COOKIE, field))), answer).into_response()
 }
 
 /// Returns an answer with an Error body, as `/v1` has them.

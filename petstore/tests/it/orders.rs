@@ -138,25 +138,6 @@ async fn orders_are_paged_as_pets_are() {
     assert_eq!(assert_refused(refused, Code::InvalidArgument, "INVALID_PARAMETER"), ["pageSize"]);
 }
 
-#[tokio::test]
-async fn a_cursor_of_pets_is_refused_for_orders_and_vice_versa() {
-    let shop = TestShop::open().await;
-    let client = shop.client_on(Plan::Free).await;
-    add(&client, 2).await;
-    for _ in 0..2 {
-        place(&shop, one_of(1)).await.unwrap();
-    }
-    for (from, to) in [("/v1/pets", ORDERS), (ORDERS, "/v1/pets")] {
-        let cursor = client.get(&format!("{from}?limit=1")).await.header("x-next-cursor").to_owned();
-        client.get(&format!("{to}?cursor={cursor}")).await.assert_error(400, "INVALID_CURSOR");
-        let both = client.get(&format!("{to}?limit=0&cursor={cursor}")).await;
-        both.assert_error(400, "INVALID_PARAMETER");
-        assert!(both.message().contains("limit") && both.message().contains("cursor"), "{both:?}");
-    }
-    client.get(&format!("{ORDERS}?cursor=x")).await.assert_error(400, "INVALID_CURSOR");
-    client.get(&format!("{ORDERS}?limit=101")).await.assert_error(400, "INVALID_PARAMETER");
-}
-
 fn one_of(pet_id: i64) -> NewOrder {
     NewOrder { pet_id, quantity: 1, ship_date: None }
 }

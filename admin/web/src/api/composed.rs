@@ -8,6 +8,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use axum::{
+    Extension,
     body::{Body, Bytes},
     extract::{Request, State},
     response::{IntoResponse, Response},
@@ -239,16 +240,12 @@ pub(super) async fn get_usage_csv(State(state): State<Arc<AdminState>>, request:
         Ok::<_, AdminError>(page.map(|page| (page, report)))
     });
     let body = stream::once(async { Ok(first) }).chain(rest).map(|page| page.map(Bytes::from));
-    let mut response = Body::from_stream(body).into_response();
-    for (name, value) in [
+    let headers = [
         (header::CONTENT_TYPE, "text/csv; charset=utf-8"),
         (header::CONTENT_DISPOSITION, r#"attachment; filename="account-usage.csv""#),
         (header::CACHE_CONTROL, "no-store"),
-    ] {
-        response.headers_mut().insert(name, http::HeaderValue::from_static(value));
-    }
-    response.extensions_mut().insert(record);
-    response
+    ];
+    (headers, Extension(record), Body::from_stream(body)).into_response()
 }
 
 /// Returns the report that a request asks for. Its parameters are those of `ListAccountUsage`.

@@ -58,8 +58,9 @@ fn rules(method: &MethodDescriptor) -> Vec<Binding> {
     let Some(rule) = options.get_extension(&extension).as_message().cloned() else { return Vec::new() };
     let more = rule.get_field_by_name("additional_bindings");
     let more = more.as_deref().and_then(Value::as_list).unwrap_or_default().iter();
-    let more = more.filter_map(Value::as_message).filter_map(Binding::read);
-    Binding::read(&rule).into_iter().chain(more.collect::<Vec<_>>()).collect()
+    let read = |rule: &DynamicMessage| Binding::read(rule, &method.input());
+    let more = more.filter_map(Value::as_message).filter_map(read);
+    read(&rule).into_iter().chain(more.collect::<Vec<_>>()).collect()
 }
 
 impl AdminMethod {
@@ -121,7 +122,7 @@ pub(super) fn is_required(field: &FieldDescriptor) -> bool {
 }
 
 impl Binding {
-    fn read(rule: &DynamicMessage) -> Option<Self> {
+    fn read(rule: &DynamicMessage, input: &MessageDescriptor) -> Option<Self> {
         let text = |field: &str| {
             let value = rule.get_field_by_name(field)?.as_str()?.to_owned();
             Some(value).filter(|value| !value.is_empty())
@@ -133,10 +134,10 @@ impl Binding {
             ("delete", Method::DELETE),
         ];
         let (path, http_method) = verbs.into_iter().find_map(|(verb, method)| Some((text(verb)?, method)))?;
-        let segment = |segment: &str| {
-            if segment.starts_with('{') { json_name(segment) } else { segment.to_owned() }
+        let in_json = |path: String, field: FieldDescriptor| {
+            path.replace(&format!("{{{}}}", field.name()), &format!("{{{}}}", field.json_name()))
         };
-        let path = path.split('/').map(segment).collect::<Vec<_>>().join("/");
+        let path = input.fields().fold(path, in_json);
         let (body, response_body) = (text("body"), text("response_body"));
         Some(Self { http_method, body, response_body, ..Self::get(&path) })
     }
@@ -249,19 +250,4 @@ fn parameters(query: &str, faults: &mut Vec<String>) -> Vec<(String, String)> {
         }
     }
     parameters
-}
-
-/// Returns a field's name in JSON: `page_size` is `pageSize`.
-fn json_name(field: &str) -> String {
-    let mut name = String::with_capacity(field.len());
-    let mut is_next_upper = false;
-    for character in field.chars() {
-        if matches!(character, '_' | '-') {
-            is_next_upper = true;
-        } else {
-            name.push(if is_next_upper { character.to_ascii_uppercase() } else { character });
-            is_next_upper = false;
-        }
-    }
-    name
 }

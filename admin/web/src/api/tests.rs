@@ -92,7 +92,8 @@ fn grpc(message: &[u8]) -> Response<tonic::body::Body> {
     frame.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
     frame.extend(message);
     let body = http_body_util::Full::from(frame).map_err(|never: Infallible| match never {});
-    let trailers = HeaderMap::from_iter([("grpc-status".parse().unwrap(), HeaderValue::from_static("0"))]);
+    let trailers =
+        HeaderMap::from_iter([("grpc-status".parse().unwrap(), http::HeaderValue::from_static("0"))]);
     let body = body.with_trailers(async move { Some(Ok(trailers)) });
     Response::builder().header("content-type", "application/grpc").body(tonic::body::Body::new(body)).unwrap()
 }

@@ -53,27 +53,6 @@ async fn the_console_is_on_the_admin_port_alone_and_loads_nothing_from_elsewhere
 }
 
 #[tokio::test]
-async fn the_admin_root_redirects_to_the_console_and_unknown_paths_are_pages() {
-    let shop = TestShop::open().await;
-    for (path, status) in [("/", 302), ("/console/", 302), ("/console/nosuch", 404)] {
-        let page = shop.admin().get(path).await;
-        page.assert_status(status);
-        assert!(page.header("content-security-policy").starts_with("default-src 'none'; "), "{page:?}");
-    }
-    assert_eq!(shop.admin().get("/").await.header("location"), "/console");
-    assert_refused(&shop.admin().send("POST", "/console", &[], "").await, 405, "METHOD_NOT_ALLOWED");
-}
-
-#[tokio::test]
-async fn a_web_page_cannot_reach_the_console_by_dns_rebinding() {
-    let shop = TestShop::open().await;
-    for path in ["/console", "/console/api/accounts"] {
-        let refused = shop.admin().send("GET", path, &[("host", "evil.example"), OF_CONSOLE], "").await;
-        assert_refused(&refused, 421, "INVALID_REQUEST");
-    }
-}
-
-#[tokio::test]
 async fn the_audit_has_name_and_address_of_the_consoles_operator() {
     let shop = TestShop::open().await;
     let token = shop.operator_token("anna", Role::Admin).await;

@@ -169,22 +169,6 @@ async fn an_idle_connection_is_kept_for_the_time_of_the_setting() {
     assert!(begin.elapsed() >= Duration::from_millis(3_900), "{:?}", begin.elapsed());
 }
 
-/// Tests the default, which is longer than proxies keep their connections.
-#[tokio::test]
-#[ignore = "idles for 77 seconds: scripts/test --long"]
-async fn an_idle_connection_is_kept_longer_than_a_head_may_take() {
-    let installation = petstore();
-    let server = installation.start(&serve(&[])).await;
-    let mut stream = raw::connect(server.address("REST")).await;
-    for pause in [12, 65] {
-        stream.write_all(GET).await.unwrap();
-        assert_eq!(status(&mut stream).await, "HTTP/1.1 200 OK");
-        sleep(Duration::from_secs(pause)).await;
-    }
-    stream.write_all(GET).await.unwrap();
-    assert_eq!(status(&mut stream).await, "HTTP/1.1 200 OK");
-}
-
 /// Reads the next answer with its body. Returns the status line.
 async fn status(stream: &mut TcpStream) -> String {
     whole_answer(stream).await.lines().next().unwrap().to_owned()

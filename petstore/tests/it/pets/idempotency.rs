@@ -63,26 +63,6 @@ async fn a_key_belongs_to_its_account_and_all_its_keys_share_it() {
 }
 
 #[tokio::test]
-async fn concurrent_requests_with_one_key_add_one_pet() {
-    let shop = TestShop::open().await;
-    let client = shop.client_on(Plan::Free).await;
-    let pet = rex();
-    let answers = futures_util::future::join_all((0..12).map(|_| post(&client, "k-1", &pet))).await;
-    let mut added = 0;
-    for answer in &answers {
-        if answer.status() == 409 {
-            answer.assert_error(409, "IDEMPOTENCY_IN_PROGRESS");
-            assert_eq!(answer.retry_after(), 1, "{answer:?}");
-        } else {
-            created(answer);
-            added += usize::from(answer.values("idempotency-replayed").is_empty());
-        }
-    }
-    assert_eq!(added, 1, "{answers:?}");
-    assert_eq!(ids(&client.get("/v1/pets").await).len(), 1);
-}
-
-#[tokio::test]
 async fn a_request_id_makes_a_grpc_creation_idempotent() {
     let shop = TestShop::open().await;
     let mut pets = grpc::pet_store(shop.grpc_addr()).await;

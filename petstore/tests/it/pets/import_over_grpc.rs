@@ -10,27 +10,6 @@ use petstore_testkit::{
 use serde_json::json;
 
 #[tokio::test]
-async fn lines_sent_again_are_added_once() {
-    let shop = TestShop::open().await;
-    let nothing = import(&shop, vec![message(&[])]).await.unwrap();
-    assert_eq!(nothing, ImportPetsResponse::default());
-    for (messages, created, in_all, last_line) in [
-        (vec![message(&[1, 2]), message(&[3])], 3, 3, 3),
-        (vec![message(&[1, 2]), message(&[3])], 0, 3, 3), // the answer was lost
-        (vec![message(&[2, 3, 4, 9])], 2, 5, 9),          // the connection broke in between
-        (vec![message(&[])], 0, 5, 9),                    // asks for the position
-        (vec![ImportPetsRequest { last_line: 20, ..message(&[10]) }], 1, 6, 20),
-    ] {
-        let answer = import(&shop, messages).await.unwrap();
-        assert_eq!(
-            (answer.created, answer.created_in_all, answer.last_line, answer.rejected),
-            (created, in_all, last_line, 0)
-        );
-    }
-    assert_eq!(names(&shop).await, [1, 2, 3, 4, 9, 10].map(|line| format!("line {line}")));
-}
-
-#[tokio::test]
 async fn an_invalid_line_is_left_out_and_refused_as_on_rest() {
     let shop = TestShop::open().await;
     let client = shop.client_on(Plan::Free).await;

@@ -42,13 +42,6 @@ async fn a_new_store_comes_with_a_key_that_works_at_once() {
 }
 
 #[tokio::test]
-async fn serve_is_what_runs_without_a_command() {
-    let installation = petstore();
-    let server = installation.start(&PORTS).await;
-    first_client(&installation, &server).get("/v1/pets").await.assert_status(200);
-}
-
-#[tokio::test]
 async fn a_taken_port_is_named_and_no_store_is_made() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();

@@ -6,62 +6,6 @@ use petstore_proto::internal::v1::{self as internal, ReportUsageRequest, UsageRo
 use super::*;
 
 #[tokio::test]
-async fn usage_is_reported_by_day_for_one_account_and_for_all() {
-    let shop = Shop::open().await;
-    let mut admin = local(&shop);
-    let today = 1_800_000_000 / 86_400;
-    let mut rows = Vec::new();
-    for (name, get_pet) in [("acme", 2), ("zoo", 5)] {
-        let account = admin.create_account(new_account(name)).await.unwrap().into_inner().account.unwrap();
-        for day in [today - 40, today - 1, today] {
-            rows.push(UsageRow {
-                account_id: account.id,
-                key_id: String::new(),
-                minute: day * 1_440 + 77,
-                succeeded: 10,
-                client_errors: 1,
-                refused: 2,
-                server_errors: 3,
-                get_pet,
-            });
-        }
-    }
-    let mut reports = reports(&shop);
-    reports
-        .report_usage(ReportUsageRequest {
-            reporter: "gateway".into(),
-            number: 1,
-            requests: rows,
-            ..Default::default()
-        })
-        .await
-        .unwrap();
-    let of = |account: &str| pb::GetUsageRequest { account: account.into(), ..Default::default() };
-    for (account, factor) in [("", 2), ("acme", 1)] {
-        let periods = admin.get_usage(of(account)).await.unwrap().into_inner().periods;
-        assert_eq!(periods.len(), 2, "30 days");
-        let get_pet = if account.is_empty() { 7 } else { 2 };
-        let counts = pb::UsageCounts {
-            succeeded: 10 * factor,
-            client_errors: factor,
-            refused: 2 * factor,
-            server_errors: 3 * factor,
-            get_pet,
-        };
-        assert_eq!(
-            (periods[1].counts, periods[1].start_time.unwrap().seconds),
-            (Some(counts), today * 86_400)
-        );
-    }
-    let nobody = admin.get_usage(of("nobody")).await.unwrap_err();
-    assert_eq!((nobody.code(), reason(&nobody).as_str()), (Code::NotFound, "ACCOUNT_NOT_FOUND"));
-    let uses =
-        admin.list_deprecated_use(pb::ListDeprecatedUseRequest::default()).await.unwrap().into_inner().uses;
-    let uses: Vec<_> = uses.iter().map(|used| (used.account.as_str(), used.calls)).collect();
-    assert_eq!(uses, [("zoo", 10), ("acme", 4)]);
-}
-
-#[tokio::test]
 async fn calls_of_a_deprecated_operation_are_reported_by_account_by_day_and_by_key() {
     let shop = Shop::open().await;
     let mut admin = local(&shop);
