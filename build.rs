@@ -23,8 +23,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::write(out.join("rpcs.rs"), rpcs(&files)?)?;
     tonic_prost_build::configure()
         .build_transport(false) // both sides choose their own transport, with deadlines
-        .extern_path(".petstore.internal.v1.Call", "crate::batch::Call")
-        .extern_path(".petstore.internal.v1.Answer", "crate::batch::Answer")
+        .bytes(".petstore.internal.v1.Call.message")
+        .bytes(".petstore.internal.v1.Answer.message")
         .compile_fds(files)?;
     Ok(())
 }

@@ -1,13 +1,11 @@
 //! The gRPC contract of the Animal Store Service: types, clients and servers generated from `proto/`. The
 //! workspace's lints are not for generated code, so this package does without them.
 
-mod batch;
 mod codes;
 mod page_token;
 
 /// Reasons of errors about accounts and keys, which the core finds and operators read.
 pub use admin::v1::AdminErrorReason;
-pub use batch::{Answer, Call, Outcome, RequestForm};
 pub use codes::{ErrorCode, Retry, lists};
 pub use page_token::PageToken;
 
@@ -61,8 +59,8 @@ pub mod rpc {
 
     impl Rpc {
         /// Returns the method with this path.
-        pub fn find(path: &[u8]) -> Option<Self> {
-            RPCS.into_iter().find(|rpc| rpc.path.as_bytes() == path)
+        pub fn find(path: &str) -> Option<Self> {
+            RPCS.into_iter().find(|rpc| rpc.path == path)
         }
     }
 }

@@ -14,24 +14,23 @@
 use petstore_caller::call::CallContext;
 use petstore_grpc_server::Method;
 use petstore_proto::{
-    Call,
     internal::v1::{
         batch_service_server::BatchServiceServer, key_service_server::KeyServiceServer,
         usage_service_server::UsageServiceServer,
     },
-    rpc::{ADVANCE_ORDER, CREATE_PET, GET_ORDER, GET_PET, LIST_ORDERS, LIST_PETS, PLACE_ORDER},
+    rpc::{ADVANCE_ORDER, CREATE_PET, GET_ORDER, GET_PET, LIST_ORDERS, LIST_PETS, PLACE_ORDER, Rpc},
     v1::{
         pet_store_server::{PetStore, PetStoreServer},
         store_service_server::{StoreService, StoreServiceServer},
     },
 };
 use prost::bytes::Bytes;
-use tonic::{Status, service::Routes};
+use tonic::service::Routes;
 
 pub use self::state::Core;
 use crate::{
     grpc::{LIMITS, METHODS},
-    server::batch_service::{decoded, encoded},
+    server::batch_service::{decoded, encoded, unknown_method},
 };
 
 mod background;
@@ -124,11 +123,14 @@ pub fn services(core: &Core) -> Routes {
 }
 
 impl Core {
-    /// Calls the method that the call names, if gateways may call it in a batch.
-    pub(crate) async fn answer_call(&self, call: &Call, context: CallContext) -> tonic::Result<Bytes> {
-        let unknown = || Status::unimplemented("no method that this core knows");
-        let (rpc, message) = call.method().ok_or_else(unknown)?;
-        match rpc {
+    /// Calls the method that a call of a batch names, if gateways may call it in one.
+    pub(crate) async fn answer_call(
+        &self,
+        path: &str,
+        message: Bytes,
+        context: CallContext,
+    ) -> tonic::Result<Bytes> {
+        match Rpc::find(path).ok_or_else(unknown_method)? {
             GET_PET => encoded(self.get_pet(decoded(message, context)?).await),
             LIST_PETS => encoded(self.list_pets(decoded(message, context)?).await),
             CREATE_PET => encoded(self.create_pet(decoded(message, context)?).await),
@@ -136,7 +138,7 @@ impl Core {
             LIST_ORDERS => encoded(self.list_orders(decoded(message, context)?).await),
             PLACE_ORDER => encoded(self.place_order(decoded(message, context)?).await),
             ADVANCE_ORDER => encoded(self.advance_order(decoded(message, context)?).await),
-            _ => Err(unknown()),
+            _ => Err(unknown_method()),
         }
     }
 }

@@ -10,8 +10,11 @@ use http::{HeaderName, HeaderValue};
 use petstore_caller::call::{CallContext, RequestId};
 use petstore_grpc_server::take_context;
 use petstore_proto::{
-    Answer, Call, Outcome,
-    internal::v1::{CallRequest, CallResponse, CallStatus, batch_service_server::BatchService},
+    internal::v1::{
+        Answer, Call, CallRequest, CallResponse, CallStatus, answer::Outcome,
+        batch_service_server::BatchService, call::Method,
+    },
+    v1::{pet_store_server::PetStore, store_service_server::StoreService},
 };
 use prost::{Message, bytes::Bytes};
 use tokio::task::yield_now;
@@ -43,33 +46,69 @@ impl BatchService for Core {
 
 impl Core {
     async fn answer_one(self: Arc<Self>, number: u32, call: Call, of_batch: CallContext) -> Answer {
-        let value = |value: &Bytes| HeaderValue::from_maybe_shared(value.clone()).ok();
+        let value = |value: String| HeaderValue::try_from(value).ok();
         let context = CallContext {
-            id: value(&call.request_id).as_ref().and_then(RequestId::parse),
+            id: value(call.request_id).as_ref().and_then(RequestId::parse),
             timeout: (call.timeout_ms > 0).then(|| Duration::from_millis(call.timeout_ms.into())),
-            trace: value(&call.traceparent).map(|value| (TRACEPARENT, value)).into_iter().collect(),
+            trace: value(call.traceparent).map(|value| (TRACEPARENT, value)).into_iter().collect(),
             ..of_batch
         };
-        let outcome = match self.answer_call(&call, context).await {
-            Ok(response) => call.answered(response),
-            Err(status) => Outcome::Failure(CallStatus {
+        let answered = match call.method {
+            Some(Method::Message(message)) => {
+                self.answer_call(&call.path, message, context).await.map(Outcome::Message)
+            }
+            older => self.answer_older_call(older, context).await,
+        };
+        let outcome = answered.unwrap_or_else(|status| {
+            Outcome::Failure(CallStatus {
                 code: status.code().into(),
                 message: status.message().to_owned(),
                 details: status.details().to_vec(),
-            }),
-        };
+            })
+        });
         Answer { call: number, outcome: Some(outcome) }
+    }
+
+    /// Answers a call of a gateway before 1.2, which has a form of its own, in this form. Until 1.3.
+    async fn answer_older_call(
+        &self,
+        method: Option<Method>,
+        context: CallContext,
+    ) -> tonic::Result<Outcome> {
+        Ok(match method {
+            Some(Method::GetPet(it)) => {
+                Outcome::GetPet(self.get_pet(within(context, it)).await?.into_inner())
+            }
+            Some(Method::ListPets(it)) => {
+                Outcome::ListPets(self.list_pets(within(context, it)).await?.into_inner())
+            }
+            Some(Method::CreatePet(it)) => {
+                Outcome::CreatePet(self.create_pet(within(context, it)).await?.into_inner())
+            }
+            Some(Method::ListOrders(it)) => {
+                Outcome::ListOrders(self.list_orders(within(context, it)).await?.into_inner())
+            }
+            Some(Method::Message(_)) | None => return Err(unknown_method()),
+        })
     }
 }
 
+pub(crate) fn unknown_method() -> Status {
+    Status::unimplemented("no method that this core knows")
+}
+
 pub(crate) fn decoded<M: Message + Default>(
-    message: &Bytes,
+    message: Bytes,
     context: CallContext,
 ) -> tonic::Result<Request<M>> {
     let invalid = |_| Status::internal("the message of a call in a batch cannot be decoded");
-    let mut request = Request::new(M::decode(message.clone()).map_err(invalid)?);
+    M::decode(message).map(|message| within(context, message)).map_err(invalid)
+}
+
+fn within<M>(context: CallContext, message: M) -> Request<M> {
+    let mut request = Request::new(message);
     request.extensions_mut().insert(context);
-    Ok(request)
+    request
 }
 
 pub(crate) fn encoded(answered: tonic::Result<Response<impl Message>>) -> tonic::Result<Bytes> {

@@ -33,9 +33,8 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use petstore_proto::{
-    Answer, Call, Outcome,
-    internal::v1::{CallRequest, CallStatus, batch_service_client::BatchServiceClient},
+use petstore_proto::internal::v1::{
+    Answer, Call, CallRequest, CallStatus, answer::Outcome, batch_service_client::BatchServiceClient,
 };
 use prost::{Message, bytes::Bytes};
 use tokio::{
@@ -316,7 +315,7 @@ fn reply(answer: Answer) -> Reply {
         Some(Outcome::Failure(CallStatus { code, message, details })) => {
             Err(Status::with_details(Code::from_i32(code), message, details.into()))
         }
-        Some(Outcome::Named(response)) => Ok(response),
+        Some(Outcome::Message(response)) => Ok(response),
         _ => Err(Status::internal("the core answered in another form than the call's")),
     }
 }

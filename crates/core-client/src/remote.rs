@@ -5,9 +5,8 @@ use std::sync::Arc;
 use http::HeaderName;
 use petstore_caller::call::{CallContext, X_REQUEST_ID};
 use petstore_proto::{
-    Call,
     internal::v1::{
-        GetUsageRequest, GetUsageResponse, ReportUsageRequest, ReportUsageResponse,
+        Call, GetUsageRequest, GetUsageResponse, ReportUsageRequest, ReportUsageResponse, call,
         usage_service_client::UsageServiceClient, usage_service_server::UsageService,
     },
     rpc::{ADVANCE_ORDER, CREATE_PET, GET_ORDER, GET_PET, LIST_ORDERS, LIST_PETS, PLACE_ORDER, Rpc},
@@ -19,7 +18,7 @@ use petstore_proto::{
         store_service_server::StoreService,
     },
 };
-use prost::{Message, bytes::Bytes};
+use prost::Message;
 use tokio::time::Instant;
 use tonic::{Request, Response, Result, Status, Streaming, async_trait, metadata::MetadataMap};
 
@@ -73,11 +72,13 @@ impl RemoteCore {
         mut request: Request<impl Message>,
     ) -> Result<Response<T>> {
         let CallContext { id, trace, timeout, started, .. } = context(&mut request)?;
-        let bytes = |value: &[u8]| Bytes::copy_from_slice(value);
+        let traceparent = trace.get(&TRACEPARENT).and_then(|it| it.to_str().ok());
         let call = Call {
-            request_id: id.map(|id| bytes(id.as_str().as_bytes())).unwrap_or_default(),
-            traceparent: trace.get(&TRACEPARENT).map(|it| bytes(it.as_bytes())).unwrap_or_default(),
-            ..Call::new(rpc, request.get_ref())
+            request_id: id.map(|id| id.as_str().to_owned()).unwrap_or_default(),
+            traceparent: traceparent.unwrap_or_default().to_owned(),
+            timeout_ms: 0, // until it is sent
+            path: rpc.path.to_owned(),
+            method: Some(call::Method::Message(request.get_ref().encode_to_vec().into())),
         };
         let deadline = Instant::from_std(started + timeout.unwrap_or_default());
         let response = T::decode(self.batches.call(call, deadline).await?);

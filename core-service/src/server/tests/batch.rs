@@ -1,9 +1,11 @@
 use std::collections::BTreeMap;
 
 use petstore_proto::{
-    Answer, Call, Outcome, RequestForm,
-    internal::v1::{CallRequest, CallResponse, CallStatus, batch_service_client::BatchServiceClient},
-    rpc::{BATCH_CREATE_PETS, CREATE_PET, GET_ORDER, GET_PET, LIST_CHANGES, LIST_ORDERS, LIST_PETS},
+    internal::v1::{
+        Answer, Call, CallRequest, CallResponse, CallStatus, answer::Outcome,
+        batch_service_client::BatchServiceClient, call::Method,
+    },
+    rpc::{BATCH_CREATE_PETS, CREATE_PET, GET_ORDER, GET_PET, LIST_CHANGES, LIST_ORDERS, LIST_PETS, Rpc},
     v1::{
         CreatePetResponse, GetOrderRequest, GetPetRequest, GetPetResponse, ListOrdersRequest,
         ListOrdersResponse, ListPetsRequest, ListPetsResponse,
@@ -37,21 +39,26 @@ async fn all(mut messages: Streaming<CallResponse>) -> (BTreeMap<u32, Answer>, V
     (answers, sizes)
 }
 
+fn call(rpc: Rpc, request: &impl Message) -> Call {
+    let method = Some(Method::Message(request.encode_to_vec().into()));
+    Call { path: rpc.path.into(), method, ..Call::default() }
+}
+
 fn get(pet_id: i64) -> Call {
-    Call::new(GET_PET, &GetPetRequest { pet_id })
+    call(GET_PET, &GetPetRequest { pet_id })
 }
 
 fn create(name: &str) -> Call {
-    Call::new(CREATE_PET, &new_pet(name, PetStatus::Sold))
+    call(CREATE_PET, &new_pet(name, PetStatus::Sold))
 }
 
 fn is_created(answer: &Answer) -> bool {
-    matches!(answer.outcome, Some(Outcome::Named(_)))
+    matches!(answer.outcome, Some(Outcome::Message(_)))
 }
 
 /// Returns the response to a call that names its method, or panics with the failure.
 fn response<T: Message + Default>(answer: &Answer) -> T {
-    let Some(Outcome::Named(message)) = answer.outcome.clone() else { panic!("{answer:?}") };
+    let Some(Outcome::Message(message)) = answer.outcome.clone() else { panic!("{answer:?}") };
     T::decode(message).unwrap()
 }
 
@@ -62,27 +69,26 @@ fn status(answer: &Answer) -> Status {
     Status::with_details(Code::from_i32(code), message, details.into())
 }
 
-/// A call as gateways before 1.2 write it.
-#[derive(Clone, PartialEq, Message)]
-struct OlderCall {
-    #[prost(string, tag = "1")]
-    request_id: String,
-    #[prost(uint32, tag = "3")]
-    timeout_ms: u32,
-    #[prost(message, tag = "5")]
-    list_pets: Option<ListPetsRequest>,
-}
-
 #[tokio::test]
 async fn a_call_of_an_older_gateway_is_answered_in_its_form() {
     let shop = Shop::open().await;
     shop.client().create_pet(new_pet("Rex", PetStatus::Sold)).await.unwrap();
-    let list_pets = Some(ListPetsRequest { page_size: 7, ..Default::default() });
-    let call = OlderCall { request_id: "a-request".into(), timeout_ms: 3_000, list_pets };
-    let call = Call::decode(&*call.encode_to_vec()).unwrap();
-    let (answers, _) = all(shop.batch(vec![call]).await.unwrap()).await;
-    let Some(Outcome::ListPets(page)) = &answers[&0].outcome else { panic!("{answers:?}") };
-    assert_eq!(ListPetsResponse::decode(page.clone()).unwrap().pets[0].name, "Rex");
+    let older = |method| Call { method: Some(method), ..Call::default() };
+    let calls = vec![
+        older(Method::GetPet(GetPetRequest { pet_id: 1 })),
+        older(Method::ListPets(ListPetsRequest::default())),
+        older(Method::CreatePet(new_pet("Tom", PetStatus::Sold))),
+        older(Method::ListOrders(ListOrdersRequest::default())),
+    ];
+    let (answers, _) = all(shop.batch(calls).await.unwrap()).await;
+    let outcomes: Vec<_> = answers.into_values().filter_map(|answer| answer.outcome).collect();
+    assert!(
+        matches!(
+            &outcomes[..],
+            [Outcome::GetPet(_), Outcome::ListPets(_), Outcome::CreatePet(_), Outcome::ListOrders(_)]
+        ),
+        "{outcomes:?}"
+    );
 }
 
 #[tokio::test]
@@ -91,16 +97,16 @@ async fn each_call_of_a_batch_is_answered_as_if_made_alone() {
     shop.client().create_pet(new_pet("Rex", PetStatus::Sold)).await.unwrap();
     let missing = Call { request_id: "the-request".into(), ..get(404) };
     let unknown =
-        Call { path: "petstore.v2.PetStore/GetPet".into(), ..Call::new(GET_PET, &GetPetRequest::default()) };
+        Call { path: "petstore.v2.PetStore/GetPet".into(), ..call(GET_PET, &GetPetRequest::default()) };
     let calls = vec![
         get(1),
         missing,
         create(" "),
         create("Tom"),
-        Call::new(LIST_PETS, &ListPetsRequest { page_size: -1, ..Default::default() }),
-        Call::new(LIST_ORDERS, &ListOrdersRequest::default()),
+        call(LIST_PETS, &ListPetsRequest { page_size: -1, ..Default::default() }),
+        call(LIST_ORDERS, &ListOrdersRequest::default()),
         Call::default(),
-        Call::new(GET_ORDER, &GetOrderRequest { order_id: 7 }),
+        call(GET_ORDER, &GetOrderRequest { order_id: 7 }),
         unknown,
     ];
     let (answers, _) = all(shop.batch(calls).await.unwrap()).await;
@@ -130,8 +136,8 @@ async fn each_call_of_a_batch_is_answered_as_if_made_alone() {
 async fn a_batch_carries_every_method_that_a_gateway_may_call_in_one() {
     let shop = Shop::open().await;
     for method in METHODS.rows.iter().filter(|method| is_batched(method)) {
-        let (path, request) = (method.path.into(), Some(RequestForm::Named(Bytes::new())));
-        let call = Call { path, request, ..Call::default() };
+        let message = Some(Method::Message(Bytes::new()));
+        let call = Call { path: method.path.into(), method: message, ..Call::default() };
         let (answers, _) = all(shop.batch(vec![call]).await.unwrap()).await;
         let outcome = answers[&0].outcome.clone();
         let is_unknown = |code| code == i32::from(Code::Unimplemented);
@@ -146,7 +152,7 @@ async fn a_batch_carries_every_method_that_a_gateway_may_call_in_one() {
 #[tokio::test]
 async fn a_batch_carries_no_method_whose_messages_may_be_larger_or_that_is_internal() {
     let shop = Shop::open().await;
-    let calls = [BATCH_CREATE_PETS, LIST_CHANGES].map(|rpc| Call::new(rpc, &GetPetRequest::default()));
+    let calls = [BATCH_CREATE_PETS, LIST_CHANGES].map(|rpc| call(rpc, &GetPetRequest::default()));
     let calls = calls.to_vec();
     let (answers, _) = all(shop.batch(calls).await.unwrap()).await;
     assert!(answers.values().all(|answer| status(answer).code() == Code::Unimplemented), "{answers:?}");
@@ -207,7 +213,7 @@ async fn many_pages_of_the_longest_names_are_split_into_messages() {
     for _ in 0..100 {
         shop.client().create_pet(new_pet(&"\u{1F415}".repeat(255), PetStatus::Sold)).await.unwrap();
     }
-    let list = |page_size| Call::new(LIST_PETS, &ListPetsRequest { page_size, ..Default::default() });
+    let list = |page_size| call(LIST_PETS, &ListPetsRequest { page_size, ..Default::default() });
     let mut calls = vec![list(100); 20];
     calls.extend(vec![list(1); 40]);
     let (answers, sizes) = all(batch_over(server.transport(), calls).await.unwrap()).await;

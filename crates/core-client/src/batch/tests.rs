@@ -9,6 +9,7 @@ use petstore_proto::{
     internal::v1::{
         CallResponse,
         batch_service_server::{BatchService, BatchServiceServer},
+        call::Method,
     },
     rpc::GET_PET,
     v1::{GetPetRequest, GetPetResponse, Pet},
@@ -65,7 +66,8 @@ impl Core {
     }
 
     async fn answer(self, number: u32, call: Call) -> Answer {
-        let asked = GetPetRequest::decode(call.method().unwrap().1.clone()).unwrap().pet_id;
+        let Some(Method::Message(message)) = call.method else { panic!("{call:?}") };
+        let asked = GetPetRequest::decode(message).unwrap().pet_id;
         if asked == ENDLESS {
             pending::<()>().await;
         }
@@ -75,7 +77,7 @@ impl Core {
         } else {
             self.is_held.subscribe().wait_for(|is_held| !is_held).await.unwrap();
             let pet = Pet { id: asked, ..Pet::default() };
-            call.answered(GetPetResponse { pet: Some(pet) }.encode_to_vec().into())
+            Outcome::Message(GetPetResponse { pet: Some(pet) }.encode_to_vec().into())
         };
         Answer { call: number, outcome: Some(outcome) }
     }
@@ -115,7 +117,8 @@ impl BatchService for Core {
 }
 
 fn get(number: i64) -> Call {
-    Call::new(GET_PET, &GetPetRequest { pet_id: number })
+    let message = GetPetRequest { pet_id: number }.encode_to_vec().into();
+    Call { path: GET_PET.path.into(), method: Some(Method::Message(message)), ..Call::default() }
 }
 
 async fn id(queue: &Arc<CallQueue>, number: i64) -> Result<i64, Status> {

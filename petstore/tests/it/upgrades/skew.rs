@@ -7,10 +7,9 @@ use std::sync::{
 
 use petstore_caller::api_key::OperatorToken;
 use petstore_proto::{
-    Answer, Outcome,
     internal::v1::{
-        Brownout, BrownoutCalendar, CallResponse, CallStatus, ListChangesResponse, ResolveKeysResponse,
-        ResolvedKey,
+        Answer, Brownout, BrownoutCalendar, CallResponse, CallStatus, ListChangesResponse,
+        ResolveKeysResponse, ResolvedKey, answer::Outcome,
     },
     v1::ListPetsResponse,
 };
@@ -86,7 +85,7 @@ async fn a_gateway_serves_clients_of_a_newer_core_that_adds_fields_and_values() 
             CALL => changed(&message, |answers: &mut CallResponse| {
                 for answer in &mut answers.answers {
                     // A pet and a page of one pet are written in the same way.
-                    let Some(Outcome::Named(message)) = &mut answer.outcome else { continue };
+                    let Some(Outcome::Message(message)) = &mut answer.outcome else { continue };
                     let change = |page: &mut ListPetsResponse| {
                         page.pets.iter_mut().for_each(|pet| pet.status = UNKNOWN_VALUE);
                     };
