@@ -69,12 +69,12 @@ impl AdminSettings {
 
     /// Calls a method and returns its answer.
     pub(crate) fn call(&self, method: &str, request: &Value) -> Result<Value, CommandError> {
-        self.pages(method, request, None)
+        block_on(Box::pin(self.connected(async move |client| client.call(method, request).await)))
     }
 
     /// Calls a method that lists, and prints all rows as one page.
     pub(crate) fn list(&self, method: &str, request: &Value, columns: &[Column]) -> Result<(), CommandError> {
-        let mut page = self.pages(method, request, Some(usize::MAX))?;
+        let mut page = self.pages(method, request, usize::MAX)?;
         let rows = rows(&mut page).cloned().unwrap_or_default();
         self.print(&page, |_| table(columns, &Value::Array(rows)))
     }
@@ -111,30 +111,41 @@ impl AdminSettings {
         Ok(self.output.print(answer, text)?)
     }
 
-    /// Calls a method and returns its answer. With `limit`, the method is one that lists, and the answer is
-    /// one page of up to `limit` rows.
-    pub(crate) fn pages(
-        &self,
-        method: &str,
-        request: &Value,
-        limit: Option<usize>,
-    ) -> Result<Value, CommandError> {
-        block_on(Box::pin(self.connected(async move |client| match limit {
-            None => client.call(method, request).await,
-            Some(limit) => client.list(method, request, limit).await,
-        })))
+    /// Calls a method that lists, until there are `limit` rows, and returns the first page with all of them.
+    pub(crate) fn pages(&self, method: &str, request: &Value, limit: usize) -> Result<Value, CommandError> {
+        let mut all = Value::Null;
+        self.each_page(method, request, limit, |mut page| {
+            all["nextPageToken"] = page["nextPageToken"].clone();
+            match (rows(&mut all), rows(&mut page)) {
+                (Some(rows), Some(more)) => rows.append(more),
+                _ => all = page, // the first one
+            }
+            Ok(())
+        })?;
+        Ok(all)
     }
 
-    /// Calls a method that lists, and gives each page to `print` before it requests the next: a list of any
-    /// length takes the memory of one page.
-    pub(crate) fn print_pages(
+    /// Calls a method that lists, until there are `limit` rows, and gives each page to `take` before it
+    /// requests the next: a list of any length takes the memory of one page.
+    pub(crate) fn each_page(
         &self,
         method: &str,
         request: &Value,
-        mut print: impl FnMut(&Value) -> Result<(), PrintError>,
+        limit: usize,
+        mut take: impl FnMut(Value) -> Result<(), CommandError>,
     ) -> Result<(), CommandError> {
+        let (mut request, mut left) = (request.clone(), limit);
         block_on(Box::pin(self.connected(async move |client| {
-            client.each_page(method, request, usize::MAX, |page| Ok(print(&page)?)).await
+            loop {
+                request["pageSize"] = json!(PAGE_SIZE.min(left));
+                let mut page = client.call(method, &request).await?;
+                left = left.saturating_sub(rows(&mut page).map_or(0, |rows| rows.len()));
+                request["pageToken"] = page["nextPageToken"].clone();
+                take(page)?;
+                if request["pageToken"] == "" || left == 0 {
+                    return Ok(());
+                }
+            }
         })))
     }
 
@@ -162,42 +173,6 @@ impl AdminClient {
             request.metadata_mut().insert("authorization", credential.clone());
         }
         Ok(call_admin(self.transport.clone(), method, request, CALL_TIMEOUT).await?)
-    }
-
-    /// Calls a method that lists, until there are `limit` rows, and returns the first page with all of them.
-    async fn list(&self, method: &str, request: &Value, limit: usize) -> Result<Value, CommandError> {
-        let mut all = Value::Null;
-        let add = |mut page: Value| {
-            all["nextPageToken"] = page["nextPageToken"].clone();
-            match (rows(&mut all), rows(&mut page)) {
-                (Some(rows), Some(more)) => rows.append(more),
-                _ => all = page, // the first one
-            }
-            Ok(())
-        };
-        self.each_page(method, request, limit, add).await?;
-        Ok(all)
-    }
-
-    /// Calls a method that lists page by page, until there are `limit` rows.
-    async fn each_page(
-        &self,
-        method: &str,
-        request: &Value,
-        limit: usize,
-        mut take: impl FnMut(Value) -> Result<(), CommandError>,
-    ) -> Result<(), CommandError> {
-        let (mut request, mut left) = (request.clone(), limit);
-        loop {
-            request["pageSize"] = json!(PAGE_SIZE.min(left));
-            let mut page = self.call(method, &request).await?;
-            left = left.saturating_sub(rows(&mut page).map_or(0, |rows| rows.len()));
-            request["pageToken"] = page["nextPageToken"].clone();
-            take(page)?;
-            if request["pageToken"] == "" || left == 0 {
-                return Ok(());
-            }
-        }
     }
 }
 

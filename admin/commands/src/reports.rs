@@ -272,7 +272,7 @@ fn all_usage(usage: &UsageSettings) -> Result<(), CommandError> {
     let UsageSettings { whose, by, last, csv, settings, .. } = usage;
     if whose.near_limit || whose.over_limit {
         let request = json!({ "nearLimit": whose.near_limit, "overLimit": whose.over_limit });
-        let answer = settings.pages(METHOD, &request, Some(usize::MAX))?;
+        let answer = settings.pages(METHOD, &request, usize::MAX)?;
         return settings.print(&answer, |answer| {
             let mut rows = answer["usage"].as_array().cloned().unwrap_or_default();
             rows.iter_mut().for_each(set_percent);
@@ -283,9 +283,10 @@ fn all_usage(usage: &UsageSettings) -> Result<(), CommandError> {
     let request = json!({ "interval": by, "startTime": start_time(*last) });
     if *csv {
         output::print(USAGE_CSV_HEAD)?;
-        return settings.print_pages(METHOD, &request, |page| output::print(&usage_csv(page)));
+        let print = |page: Value| Ok(output::print(&usage_csv(&page))?);
+        return settings.each_page(METHOD, &request, usize::MAX, print);
     }
-    let answer = settings.pages(METHOD, &request, Some(usize::MAX))?;
+    let answer = settings.pages(METHOD, &request, usize::MAX)?;
     settings.print(&answer, |answer| {
         let rows = answer["usage"].as_array().cloned().unwrap_or_default();
         dated_table(&[column("ACCOUNT", "account"), column("PLAN", "plan")], rows)
@@ -313,7 +314,7 @@ pub(crate) fn audit(audit: &AuditSettings) -> Result<(), CommandError> {
     let AuditSettings { operator, account, key, last, limit, settings } = audit;
     let start_time = start_time(*last);
     let request = json!({ "operator": operator, "account": account, "keyId": key, "startTime": start_time });
-    let page = settings.pages("ListAuditEvents", &request, Some(*limit))?;
+    let page = settings.pages("ListAuditEvents", &request, *limit)?;
     settings.print(&page, |page| {
         let events: Value = page["events"].as_array().into_iter().flatten().map(with_change).collect();
         table(EVENTS, &events)

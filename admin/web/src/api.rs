@@ -43,7 +43,7 @@ pub use self::{
     error::admin_reason,
 };
 use self::{
-    call::{CALL_TIMEOUT, Credentials, call, client},
+    call::{CALL_TIMEOUT, call, client, credentials},
     error::AdminError,
     method::{AdminMethod, Binding},
 };
@@ -209,7 +209,7 @@ pub async fn record_log_level(
     [before, after]: [&str; 2],
 ) -> Result<String, Response> {
     let recorded = async {
-        let credentials = Credentials::read(headers, peer)?;
+        let credentials = credentials(headers, peer)?;
         let method = AdminMethod::find("RecordLogLevel").ok_or(ApiError::Internal)?;
         let message = method.read(&serde_json::json!({ "before": before, "after": after }));
         let (message, mut record) = (message.map_err(|_| ApiError::Internal)?, CallRecord::default());
@@ -229,8 +229,8 @@ impl AdminState {
         &self,
         headers: &HeaderMap,
         extensions: &http::Extensions,
-    ) -> Result<Credentials, AdminError> {
-        Credentials::read(headers, client(&self.gateway, headers, extensions))
+    ) -> Result<HeaderMap, AdminError> {
+        credentials(headers, client(&self.gateway, headers, extensions))
     }
 
     /// Calls the method for the operator.
@@ -238,7 +238,7 @@ impl AdminState {
         &self,
         method: &AdminMethod,
         message: &DynamicMessage,
-        credentials: &Credentials,
+        credentials: &HeaderMap,
         record: &mut CallRecord,
     ) -> Result<DynamicMessage, AdminError> {
         record.note(method, message);

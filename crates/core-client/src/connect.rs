@@ -250,15 +250,6 @@ impl CoreTls {
     }
 }
 
-/// Omits the key.
-impl fmt::Debug for CoreTls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CoreTls")
-            .field("shows_a_certificate", &self.identity.is_some())
-            .finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::future::{pending, ready};

@@ -54,7 +54,6 @@ const REFUSAL_LOG_INTERVAL: Duration = Duration::from_mins(1);
 const PROBE: &str = "/petstore.internal.v1.BatchService/Call";
 
 /// Addresses of cores, and the credentials that gateway and core show to each other.
-#[derive(Debug)]
 pub struct CoreAddress {
     /// One or more of `http://HOST:PORT`, `https://HOST:PORT` or `unix:///PATH`. With https, the core's
     /// certificate must be for `HOST`. If there are several, or a name has several addresses, each is a core.

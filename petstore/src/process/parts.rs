@@ -17,7 +17,7 @@ use petstore_core_client::CoreTransport;
 use petstore_database::DatabaseUrl;
 use petstore_gateway::{Gateway, RestApp, docs};
 use petstore_grpc_server::{GrpcServerLimits, Security};
-use petstore_http_server::{App, Certificate, ConnectionSlots, Server, ServerLimits, tls};
+use petstore_http_server::{App, ConnectionSlots, Server, ServerLimits, tls};
 use petstore_rate_limit::{RedisLimiter, ResilientLimiter, redis_metrics};
 use petstore_settings::{
     CoreAddressSettings, EdgeSettings, GrpcSettings, LimiterSettings, ProcessSettings, StoreSettings,
@@ -52,7 +52,7 @@ impl Process {
         };
         self.addresses.admin_https = ports.https.as_ref().map(|((_, addr), _)| *addr);
         let certificate = ports.https.as_ref().map(|(_, certificate)| certificate.clone());
-        self.metrics.add(vec![admin_certificate_metric(certificate.clone())]);
+        self.metrics.add(petstore_http_server::certificate_metrics("petstore_admin_", certificate.as_ref()));
         if let Some(in_use) = certificate {
             let (files, settings) = (settings.files().cloned(), settings.clone());
             self.reloads.add("the HTTPS certificate of the admin port", files, move || {
@@ -241,18 +241,6 @@ impl Process {
     fn limits(&self) -> ServerLimits {
         ServerLimits { drain_deadline: self.drain_deadline, ..ServerLimits::default() }
     }
-}
-
-/// Returns the metric of the end of the admin port's certificate.
-fn admin_certificate_metric(certificate: Option<Certificate>) -> Box<dyn Collector> {
-    let expiry = gauges(
-        "petstore_admin_https_certificate_expiry_timestamp_seconds",
-        "Expiry of the admin port's certificate, in Unix seconds; 0 without one.",
-        &[],
-    );
-    Sampled::boxed(expiry, move |gauge: &IntGaugeVec| {
-        gauge.with_label_values::<&str>(&[]).set(certificate.as_ref().map_or(0, Certificate::expiry));
-    })
 }
 
 /// Returns the metric of the end of the certificate that is shown in gRPC calls.

@@ -29,10 +29,6 @@ use super::{error::AdminError, method::AdminMethod};
 /// Maximum duration of a call.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Header fields that a call copies from its request, and the address that the request came from.
-#[derive(Debug)]
-pub(super) struct Credentials(HeaderMap);
-
 /// Parts of a log line that a handler knows, as an extension of its response.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CallRecord {
@@ -43,24 +39,23 @@ pub(crate) struct CallRecord {
     pub(super) subject: Option<String>,
 }
 
-impl Credentials {
-    /// Reads the bearer credential, which the core will judge.
-    pub(super) fn read(headers: &HeaderMap, client: IpAddr) -> Result<Self, AdminError> {
-        bearer(headers).map_err(|_| AdminError::MissingToken)?;
-        let mut own = HeaderMap::new();
-        for name in [AUTHORIZATION, X_REQUEST_ID] {
-            if let Some(value) = headers.get(&name) {
-                own.insert(name, value.clone());
-            }
+/// Returns the header fields that a call copies from its request, and the address that the request came from.
+/// The core will judge the bearer credential.
+pub(super) fn credentials(headers: &HeaderMap, client: IpAddr) -> Result<HeaderMap, AdminError> {
+    bearer(headers).map_err(|_| AdminError::MissingToken)?;
+    let mut own = HeaderMap::new();
+    for name in [AUTHORIZATION, X_REQUEST_ID] {
+        if let Some(value) = headers.get(&name) {
+            own.insert(name, value.clone());
         }
-        if let Some(authorization) = own.get_mut(AUTHORIZATION) {
-            authorization.set_sensitive(true);
-        }
-        if let Ok(client) = HeaderValue::try_from(client.to_canonical().to_string()) {
-            own.insert(HeaderName::from_static("petstore-client-address"), client); // for the audit log
-        }
-        Ok(Self(own))
     }
+    if let Some(authorization) = own.get_mut(AUTHORIZATION) {
+        authorization.set_sensitive(true);
+    }
+    if let Ok(client) = HeaderValue::try_from(client.to_canonical().to_string()) {
+        own.insert(HeaderName::from_static("petstore-client-address"), client); // for the audit log
+    }
+    Ok(own)
 }
 
 /// Returns the address that a request came from. Only a router that is called without a socket has no peer.
@@ -100,13 +95,11 @@ pub(super) async fn call(
     core: &TracedTransport,
     method: &AdminMethod,
     message: &DynamicMessage,
-    credentials: &Credentials,
+    credentials: &HeaderMap,
     record: &mut CallRecord,
 ) -> Result<DynamicMessage, AdminError> {
     let mut request = Request::new(message.clone());
-    for (name, value) in &credentials.0 {
-        request.metadata_mut().as_mut().insert(name, value.clone());
-    }
+    request.metadata_mut().as_mut().extend(credentials.clone());
     match send(core.clone(), method, request, CALL_TIMEOUT).await {
         Ok(answer) => {
             record.note_operator(answer.metadata());

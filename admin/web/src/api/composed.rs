@@ -14,7 +14,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures_util::{StreamExt, stream};
-use http::{StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use petstore_caller::api_key::ApiKey;
 use petstore_gateway::{ApiError, request_body};
 use petstore_proto::admin::v1::AdminErrorReason;
@@ -24,7 +24,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{
     AdminState, PathParams, body_of,
-    call::{CallRecord, Credentials},
+    call::CallRecord,
     error::AdminError,
     finished, in_path, json,
     method::{AdminMethod, Binding},
@@ -59,7 +59,7 @@ async fn limit_status(
     state: &AdminState,
     account: &str,
     find_key: DynamicMessage,
-    credentials: &Credentials,
+    credentials: &HeaderMap,
     record: &mut CallRecord,
 ) -> Result<String, AdminError> {
     let get_account = method("GetAccount")?;
@@ -206,7 +206,7 @@ struct Report {
     method: AdminMethod,
     /// Request for the next page; `None` after the last one.
     next: Option<DynamicMessage>,
-    credentials: Credentials,
+    credentials: HeaderMap,
 }
 
 impl Report {

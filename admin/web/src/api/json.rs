@@ -115,11 +115,7 @@ pub(super) fn set_text(message: &mut DynamicMessage, field: &FieldDescriptor, te
             let number = text.parse::<i64>().ok().filter(|number| number.to_string() == text);
             number.map_or(json!(text), Json::from)
         }
-        Kind::Bool => match text {
-            "true" => json!(true),
-            "false" => json!(false),
-            _ => json!(text),
-        },
+        Kind::Bool => text.parse::<bool>().map_or(json!(text), Json::from),
         _ => json!(text),
     };
     let mut faults = Vec::new();

@@ -1,7 +1,7 @@
 //! Listening on a Unix socket that only its owner can use. A stale socket is replaced.
 
 use std::{
-    fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions, TryLockError},
+    fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError},
     io,
     os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
@@ -33,7 +33,7 @@ pub(crate) struct SocketFile {
 pub(super) fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     let folder = folder_of(path);
     warn_if_others_can_write(folder)?;
-    let _lock = Lock::acquire(path)?; // until the new socket is in its place
+    let _lock = lock(path)?; // until the new socket is in its place
     check_replaceable(path)?;
     // Created in a folder that no other user can enter: otherwise any user could connect between `bind` and
     // `chmod`.
@@ -86,47 +86,27 @@ fn warn_if_others_can_write(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Lock that keeps two processes from replacing each other's socket. It is a file beside the socket, which
-/// only their user can open. Every user that can read the folder could lock the folder itself, and so keep
-/// the service from starting.
-#[derive(Debug)]
-struct Lock {
-    path: PathBuf,
-    file: File,
-}
-
-impl Lock {
-    fn acquire(socket: &Path) -> io::Result<Self> {
-        let name = socket.file_name().unwrap_or_default().to_string_lossy();
-        let path = folder_of(socket).join(format!(".{name}.lock"));
-        let begin = Instant::now();
-        loop {
-            let file = open_own(&path)?;
-            match file.try_lock() {
-                // The identity differs if the previous holder has removed the file.
-                Ok(()) if identity(&path).ok() == Some(identity_of(&file.metadata()?)) => {
-                    return Ok(Self { path, file });
-                }
-                // Another process holds it while it inspects and replaces a file.
-                Ok(()) | Err(TryLockError::WouldBlock) if begin.elapsed() < LOCK_TIMEOUT => {
-                    thread::sleep(Duration::from_millis(10));
-                }
-                Ok(()) => return Err(io::ErrorKind::ResourceBusy.into()),
-                Err(error) => return Err(error.into()),
+/// Returns the lock that keeps two processes from replacing each other's socket, until it is dropped. It is a
+/// file beside the socket, which only their user can open and which stays. Every user that can read the folder
+/// could lock the folder itself, and so keep the service from starting.
+fn lock(socket: &Path) -> io::Result<File> {
+    let file = open_own(&lock_file(socket))?;
+    let begin = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            // Another process holds it while it inspects and replaces a file.
+            Err(TryLockError::WouldBlock) if begin.elapsed() < LOCK_TIMEOUT => {
+                thread::sleep(Duration::from_millis(10));
             }
+            Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// Removes the file while it is still locked: another process that has opened it meanwhile checks whether it
-/// still exists.
-impl Drop for Lock {
-    fn drop(&mut self) {
-        let removed = fs::remove_file(&self.path).and_then(|()| self.file.unlock());
-        if let Err(error) = removed {
-            tracing::debug!(%error, "could not remove the lock of the socket");
-        }
-    }
+fn lock_file(socket: &Path) -> PathBuf {
+    let name = socket.file_name().unwrap_or_default().to_string_lossy();
+    folder_of(socket).join(format!(".{name}.lock"))
 }
 
 /// Opens or creates a file that only this user can open. Refuses one that other users have created.
@@ -137,33 +117,23 @@ fn open_own(path: &Path) -> io::Result<File> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         made => return made,
     }
-    let found = match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return open_own(path), // just removed
-        found => found?,
-    };
+    let found = fs::symlink_metadata(path)?;
     if !found.is_file() || found.uid() != geteuid().as_raw() || found.mode() & 0o077 != 0 {
         let path = path.display();
         let refusal =
             format!("{path} is not a file of this user alone: remove it, and let nobody else write there");
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, refusal));
     }
-    match options.open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => open_own(path),
-        opened => opened,
-    }
+    options.open(path)
 }
 
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
-    fs::symlink_metadata(path).map(|metadata| identity_of(&metadata))
-}
-
-fn identity_of(metadata: &Metadata) -> (u64, u64) {
-    (metadata.dev(), metadata.ino())
+    fs::symlink_metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let removed = Lock::acquire(&self.path).and_then(|_lock| {
+        let removed = lock(&self.path).and_then(|_lock| {
             if identity(&self.path)? == self.identity { fs::remove_file(&self.path) } else { Ok(()) }
         });
         if let Err(error) = removed {
@@ -198,7 +168,7 @@ mod tests {
         let (_listener, file) = bind_at(&path).await.unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         UnixStream::connect(&path).await.unwrap();
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left there");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "there is nothing else but the lock");
         drop(file);
         assert!(!path.exists());
     }
@@ -248,12 +218,12 @@ mod tests {
         holder.kill().unwrap();
         holder.wait().unwrap();
 
-        let lock = Lock::acquire(&path).unwrap();
-        assert_eq!(fs::metadata(&lock.path).unwrap().mode() & 0o777, 0o600);
+        let _lock = lock(&path).unwrap();
+        assert_eq!(fs::metadata(lock_file(&path)).unwrap().mode() & 0o777, 0o600);
         if geteuid().is_root() {
             let mut reader = Command::new("cat");
             assert!(
-                !as_another_user(reader.arg(&lock.path)).wait().unwrap().success(),
+                !as_another_user(reader.arg(lock_file(&path))).wait().unwrap().success(),
                 "another user can open it"
             );
         }
@@ -289,7 +259,7 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..5 {
-                        let _lock = Lock::acquire(&path).unwrap();
+                        let _lock = lock(&path).unwrap();
                         assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0, "two have it");
                         thread::sleep(Duration::from_millis(1));
                         holders.fetch_sub(1, Ordering::SeqCst);
@@ -299,7 +269,6 @@ mod tests {
             }
         });
         assert_eq!(turns.into_inner(), 40);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "no lock is left");
     }
 
     #[tokio::test]
