@@ -31,37 +31,19 @@ pub(crate) enum CliError {
     Runtime(#[from] RuntimeError),
     #[error(transparent)]
     Command(#[from] CommandError),
-    #[error("--admin-url: nothing answers at {0} within 2 s; is the service running?")]
-    AdminPort(String),
-    #[error("{} is the store itself", .0.display())]
-    BackupOfItself(PathBuf),
-    #[error("{} is in use: stop the service first", .0.display())]
-    InUse(PathBuf),
-    /// A log that SQLite would apply to the file.
-    #[error(
-        "{} is there, and SQLite would apply it to {}, to which it may not belong: move it away first",
-        log.display(),
-        file.display()
-    )]
-    Log { log: PathBuf, file: PathBuf },
+    /// A failure of a command, in the words for its user.
+    #[error("{0}")]
+    Failed(String),
+    /// A command or variable that cannot be used as it is, in the words for its user. Nothing was done.
+    #[error("{0}")]
+    Refused(String),
     #[error("cannot read or write {}", file.display())]
     File { file: PathBuf, source: io::Error },
-    #[error("ended by {0}; nothing was changed")]
-    Ended(&'static str),
-    /// The data that would be lost was shown, and nothing was changed.
-    #[error("nothing was changed; with --yes, this command reverts these changes and deletes their data")]
-    NotConfirmed,
     #[error(transparent)]
     Print(#[from] PrintError),
-    /// The process is not ready. The answer has been printed.
-    #[error("the process is not ready for requests")]
-    NotReady,
     /// The service does not keep the contract. The result has been printed.
     #[error("the service does not keep the contract; broken clauses: {0}")]
     ContractBroken(usize),
-    /// An environment variable cannot be used.
-    #[error("{0}")]
-    Variable(String),
     #[error(transparent)]
     Check(#[from] CheckError),
     #[error(transparent)]
@@ -89,23 +71,15 @@ impl CliError {
         }
         output::note(&self.line());
         ExitCode::from(match self {
-            Self::Process(ProcessError::Setting(_))
-            | Self::Setting(_)
-            | Self::Variable(_)
-            | Self::NotConfirmed => 2,
+            Self::Process(ProcessError::Setting(_)) | Self::Setting(_) | Self::Refused(_) => 2,
             Self::Command(error) => error.exit_code(),
             Self::ContractBroken(_) => 4,
             Self::Process(_)
             | Self::Store(_)
             | Self::Runtime(_)
-            | Self::AdminPort(_)
-            | Self::BackupOfItself(_)
-            | Self::InUse(_)
-            | Self::Log { .. }
+            | Self::Failed(_)
             | Self::File { .. }
-            | Self::Ended(_)
             | Self::Print(_)
-            | Self::NotReady
             | Self::Check(_)
             | Self::Output(_) => 1,
         })

@@ -46,7 +46,7 @@ use crate::{
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
     if let Err(reason) = variables::normalize(&args, cli::variables) {
-        return CliError::Variable(reason).report();
+        return CliError::Refused(reason).report();
     }
     let verb = match Cli::try_parse_from(cli::with_default_verb(args)) {
         Ok(cli) => cli.verb,

@@ -13,7 +13,7 @@ use futures_util::future::{BoxFuture, select_all};
 use petstore_command_line::RuntimeError;
 use petstore_core::store::Store;
 use petstore_database::OpenError;
-use petstore_settings::{HostName, InvalidSetting, ProcessSettings};
+use petstore_settings::{InvalidSetting, ProcessSettings};
 use petstore_telemetry::{
     logs,
     metrics::{Collector, Exposition, gauges},
@@ -114,16 +114,12 @@ pub struct Process {
     /// Addresses of the ports, and files that the start has written.
     pub addresses: Addresses,
     phase: watch::Sender<Phase>,
-    drain_delay: Duration,
-    drain_deadline: Duration,
-    hsts: Option<Duration>,
+    settings: ProcessSettings,
     connection_limits: ConnectionLimits,
     parts: Vec<Part>,
     /// Sources of the readiness. The store in it is closed at the end.
     sources: Sources,
     health: Health,
-    /// Host names under which the admin port answers.
-    admin_hosts: Vec<HostName>,
     /// Files that are read again on SIGHUP.
     reloads: Reloads,
     metrics: Exposition,
@@ -164,7 +160,7 @@ impl Process {
                 process.traces.insert(exporter).traces()
             }
         };
-        process.serve_admin(admin, settings);
+        process.serve_admin(admin);
         Ok((process, traces))
     }
 
@@ -182,14 +178,11 @@ impl Process {
         Self {
             addresses: Addresses::new(admin),
             phase,
-            drain_delay: settings.drain_delay,
-            drain_deadline: settings.drain_deadline,
-            hsts: settings.hsts,
+            settings: settings.clone(),
             connection_limits: ConnectionLimits::for_this_process(),
             parts: Vec::new(),
             sources: Sources::default(),
             health,
-            admin_hosts: settings.admin_host.clone(),
             reloads,
             metrics,
             traces: None,
@@ -242,9 +235,9 @@ impl Process {
     /// the other within the drain deadline, and the store closes.
     pub async fn stop(mut self) {
         self.phase.send_replace(Phase::Draining);
-        sleep(self.drain_delay).await;
+        sleep(self.settings.drain_delay).await;
 
-        let deadline = Instant::now() + self.drain_deadline + GRACE;
+        let deadline = Instant::now() + self.settings.drain_deadline + GRACE;
         self.parts.sort_by_key(|part| part.ends_at);
         for Part { name, ends_at, mut task } in self.parts {
             self.phase.send_replace(ends_at);

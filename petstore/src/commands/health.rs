@@ -52,10 +52,13 @@ impl FromStr for AdminUrl {
 pub(crate) fn run(settings: &HealthSettings) -> Result<(), CliError> {
     let AdminUrl(url) = &settings.admin_url;
     let request = async { timeout(REQUEST_TIMEOUT, readiness(url)).await.ok().flatten() };
-    let (is_ready, readiness) =
-        block_on("warn", Box::pin(async { request.await.ok_or_else(|| CliError::AdminPort(url.clone())) }))?;
+    let silent = || {
+        let silent = format!("--admin-url: nothing answers at {url} within 2 s; is the service running?");
+        CliError::Failed(silent)
+    };
+    let (is_ready, readiness) = block_on("warn", Box::pin(async { request.await.ok_or_else(silent) }))?;
     settings.output.print(&readiness, text)?;
-    if is_ready { Ok(()) } else { Err(CliError::NotReady) }
+    if is_ready { Ok(()) } else { Err(CliError::Failed("the process is not ready for requests".to_owned())) }
 }
 
 /// Returns `true` if the process is ready for requests, and the answer of `/readyz`, which is null if it is

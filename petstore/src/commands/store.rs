@@ -55,6 +55,9 @@ const MIGRATIONS: &[Column] = &[column("MIGRATION", "name"), column("STATE", "st
 const REVERTED: &[Column] = &[column("WOULD BE REVERTED", "name")];
 const LOSSES: &[Column] = &[column("TABLE", "table"), column("COLUMN", "column"), column("ROWS", "rows")];
 
+const NOT_CONFIRMED: &str = "nothing was changed; with --yes, this command reverts these changes and deletes \
+    their data";
+
 pub(crate) fn migrate(command: &Migrate) -> Result<(), CliError> {
     let (Migrate::Up(settings) | Migrate::Down { settings, .. } | Migrate::Status(settings)) = command;
     let (url, output) = (settings.database.url()?, settings.output);
@@ -65,7 +68,7 @@ pub(crate) fn migrate(command: &Migrate) -> Result<(), CliError> {
                 Migrate::Up(_) => json(&schema::up(&url, &SCHEMA).await?),
                 Migrate::Down { steps, yes: false, .. } => {
                     output.print(&losses_json(&schema::losses(&url, &SCHEMA, steps).await?), losses_text)?;
-                    return Err(CliError::NotConfirmed);
+                    return Err(CliError::Refused(NOT_CONFIRMED.to_owned()));
                 }
                 Migrate::Down { steps, yes: true, .. } => json(&schema::down(&url, &SCHEMA, steps).await?),
                 Migrate::Status(_) => json(&schema::status(&url, &SCHEMA).await?),
@@ -137,7 +140,7 @@ pub(crate) fn back_up(settings: &BackupSettings) -> Result<(), CliError> {
     let store = sqlite_file(database)?;
     run(async {
         if is_same(file, &store) {
-            return Err(CliError::BackupOfItself(file.clone()));
+            return Err(CliError::Failed(format!("{} is the store itself", file.display())));
         }
         let copy = OutputFile::create(file, OutputKind::Backup, *force)?;
         require_no_log(copy.target())?;
@@ -182,21 +185,26 @@ pub(crate) fn restore(settings: &RestoreSettings) -> Result<(), CliError> {
 /// Makes the store's file complete without its log, and locks it against every connection of SQLite. A
 /// damaged file keeps its log.
 async fn close(store: &Path) -> Result<File, CliError> {
+    let in_use = || CliError::Failed(format!("{} is in use: stop the service first", store.display()));
     match backup::remove_log(store).await {
         Ok(()) | Err(OpenError::Corrupt(..)) => {}
-        Err(OpenError::Busy(..)) => return Err(CliError::InUse(store.to_owned())),
+        Err(OpenError::Busy(..)) => return Err(in_use()),
         Err(error) => return Err(error.into()),
     }
     let open = OpenOptions::new().read(true).write(true).open(store).map_err(CliError::file(store))?;
-    fcntl_lock(&open, FlockOperation::NonBlockingLockExclusive)
-        .map_err(|_| CliError::InUse(store.to_owned()))?;
+    fcntl_lock(&open, FlockOperation::NonBlockingLockExclusive).map_err(|_| in_use())?;
     Ok(open)
 }
 
 fn require_no_log(file: &Path) -> Result<(), CliError> {
     for log in LOGS.map(|end| beside(file, end)) {
         if log.try_exists().map_err(CliError::file(&log))? {
-            return Err(CliError::Log { log, file: file.to_owned() });
+            return Err(CliError::Failed(format!(
+                "{} is there, and SQLite would apply it to {}, to which it may not belong: move it away \
+                 first",
+                log.display(),
+                file.display()
+            )));
         }
     }
     Ok(())
@@ -224,7 +232,9 @@ fn run(work: impl Future<Output = Result<(), CliError>>) -> Result<(), CliError>
         let mut signals = Signals::listen()?;
         tokio::select! {
             done = work => done,
-            signal = signals.received() => Err(CliError::Ended(signal)),
+            signal = signals.received() => {
+                Err(CliError::Failed(format!("ended by {signal}; nothing was changed")))
+            }
         }
     };
     block_on("warn", Box::pin(interruptible))

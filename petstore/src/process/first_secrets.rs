@@ -143,7 +143,6 @@ mod tests {
     use std::{fs, os::unix::fs::MetadataExt};
 
     use petstore_caller::api_key::Environment;
-    use petstore_command_line::output::with_causes;
     use petstore_database::OpenOptions as OpenStore;
     use tempfile::TempDir;
 
@@ -241,29 +240,6 @@ mod tests {
         assert_eq!(files.collect::<Vec<_>>(), [folder.path().join("first-api-key")]);
         let written = fs::read_to_string(folder.path().join("first-api-key")).unwrap();
         assert!(has_key(&store, &ApiKey::parse(written.trim_end()).unwrap()).await);
-        assert_eq!(names(&folder), ["first-api-key"]);
-    }
-
-    #[tokio::test]
-    async fn secrets_of_another_store_stay_unchanged_and_open_nothing() {
-        let other = TempDir::new().unwrap();
-        let (store, url) = new_store(&other).await;
-        let key = fs::read(made(&store, &url).await.unwrap().unwrap()).unwrap();
-
-        let folder = TempDir::new().unwrap();
-        let (store, url) = new_store(&folder).await;
-        let file = folder.path().join("first-api-key");
-        for content in [key.as_slice(), b""] {
-            fs::write(&file, content).unwrap();
-            let refusal = with_causes(&made(&store, &url).await.unwrap_err());
-            assert!(refusal.ends_with("may belong to another store; move it away"), "{refusal}");
-            assert_eq!(fs::read(&file).unwrap(), content);
-            assert!(!store.accounts().has_accounts().await.unwrap());
-        }
-        fs::remove_file(&file).unwrap();
-        fs::write(folder.path().join("petstore.db.first-api-key"), &key).unwrap();
-        let new = made(&store, &url).await.unwrap().unwrap();
-        assert_ne!(fs::read(new).unwrap(), key, "a draft that the store does not know is replaced");
         assert_eq!(names(&folder), ["first-api-key"]);
     }
 }

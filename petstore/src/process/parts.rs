@@ -20,8 +20,7 @@ use petstore_grpc_server::{GrpcServerLimits, Security};
 use petstore_http_server::{App, ConnectionSlots, Server, ServerLimits, tls};
 use petstore_rate_limit::{RedisLimiter, ResilientLimiter, redis_metrics};
 use petstore_settings::{
-    CoreAddressSettings, EdgeSettings, GrpcSettings, LimiterSettings, ProcessSettings, StoreSettings,
-    settings_file,
+    CoreAddressSettings, EdgeSettings, GrpcSettings, LimiterSettings, StoreSettings, settings_file,
 };
 use petstore_telemetry::metrics::{Collector, Collectors, IntGauge, IntGaugeVec, Sampled, gauge, gauges};
 use rustix::fs::{StatVfs, statvfs};
@@ -36,10 +35,12 @@ use super::{
 
 impl Process {
     /// Serves the admin port, from before the process is ready until its end.
-    pub(super) fn serve_admin(&mut self, ports: HttpPorts, settings: &ProcessSettings) {
+    pub(super) fn serve_admin(&mut self, ports: HttpPorts) {
         let connections = self.connection_limits.admin;
         let at_once = connections - connections / 4; // a quarter is for health
-        let (health, metrics, names) = (self.health.clone(), self.metrics.clone(), self.admin_hosts.clone());
+        let settings = self.settings.clone();
+        let (health, metrics, names) =
+            (self.health.clone(), self.metrics.clone(), settings.admin_host.clone());
         let app = Arc::new(admin::router(health, metrics, names, at_once));
         let server = Server {
             certificate: None,
@@ -48,13 +49,13 @@ impl Process {
             limits: ServerLimits { accept_grace: Duration::ZERO, ..self.limits() },
             slots: ConnectionSlots::new(connections, connections), // its metrics are not shown
             proxy_protocol: false,
-            hsts: self.hsts,
+            hsts: self.settings.hsts,
         };
         self.addresses.admin_https = ports.https.as_ref().map(|((_, addr), _)| *addr);
         let certificate = ports.https.as_ref().map(|(_, certificate)| certificate.clone());
         self.metrics.add(petstore_http_server::certificate_metrics("petstore_admin_", certificate.as_ref()));
         if let Some(in_use) = certificate {
-            let (files, settings) = (settings.files().cloned(), settings.clone());
+            let files: Vec<_> = settings.files().cloned().collect();
             self.reloads.add("the HTTPS certificate of the admin port", files, move || {
                 settings.admin_certificate()?.inspect(|certificate| in_use.replace(certificate));
                 Ok(())
@@ -87,7 +88,7 @@ impl Process {
             limits: ServerLimits { idle: settings.keep_alive_timeout, ..self.limits() },
             slots,
             proxy_protocol: settings.proxy_protocol,
-            hsts: self.hsts,
+            hsts: self.settings.hsts,
         };
         self.addresses.http = ports.http.as_ref().map(|(_, addr)| *addr);
         self.addresses.https = ports.https.as_ref().map(|((_, addr), _)| *addr);
@@ -212,7 +213,7 @@ impl Process {
         let limits = GrpcServerLimits {
             connections: self.connection_limits.grpc,
             connection_age: settings.grpc_connection_age,
-            drain_deadline: self.drain_deadline,
+            drain_deadline: self.settings.drain_deadline,
         };
         self.add("the gRPC port", Phase::ClosingGrpc, |end| {
             Box::pin(async move {
@@ -239,7 +240,7 @@ impl Process {
     }
 
     fn limits(&self) -> ServerLimits {
-        ServerLimits { drain_deadline: self.drain_deadline, ..ServerLimits::default() }
+        ServerLimits { drain_deadline: self.settings.drain_deadline, ..ServerLimits::default() }
     }
 }
 

@@ -18,15 +18,6 @@ use crate::pets::{add, ids, link, next_link};
 const ORDERS: &str = "/v1/store/orders";
 
 #[tokio::test]
-async fn an_empty_store_has_an_empty_array_of_orders() {
-    let shop = TestShop::open().await;
-    let answer = shop.client_on(Plan::Free).await.get(ORDERS).await;
-    answer.assert_status(200);
-    assert_eq!((answer.header("content-type"), answer.text()), ("application/json", "[]"));
-    assert_eq!(answer.find("x-next-cursor"), None, "{answer:?}");
-}
-
-#[tokio::test]
 async fn an_order_placed_over_grpc_is_visible_to_every_key_with_exactly_its_members() {
     let shop = TestShop::open().await;
     add(&shop.client_on(Plan::Free).await, 1).await;

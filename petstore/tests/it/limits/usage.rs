@@ -121,15 +121,6 @@ async fn usage_has_a_limit_of_its_own_for_all_keys_of_the_account() {
     usage(&one).await;
 }
 
-#[tokio::test]
-async fn usage_needs_a_valid_key() {
-    let shop = TestShop::open().await;
-    let answer = shop.anonymous().get("/v1/usage").await;
-    answer.assert_error(401, "MISSING_API_KEY");
-    assert_eq!((answer.rate().limit, answer.header("x-stability")), (600, "beta"), "{answer:?}");
-    shop.anonymous().with_key("x").get("/v1/usage").await.assert_error(401, "INVALID_API_KEY");
-}
-
 /// Returns the answer, which must say that the operation may change.
 async fn usage(client: &Client) -> Answer {
     let answer = client.get("/v1/usage").await;

@@ -87,6 +87,9 @@ async fn an_invalid_setting_is_named_with_the_valid_form() {
         (&["--log-level", "=="], "--log-level"),
         (&["--log-level", "debgu"], "error, warn, info, debug, trace"),
         (&["--log-level", ""], "error, warn, info, debug, trace"),
+        (&["--redis-url", "http://localhost"], "redis://"),
+        (&["--gateways", "0"], "--gateways"),
+        (&["--on-redis-failure", "shut"], "local, open or closed"),
         (&["--colour", "black"], "--colour"),
     ] {
         let installation = petstore();

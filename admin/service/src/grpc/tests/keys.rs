@@ -306,45 +306,6 @@ async fn of_rotations_without_grace_at_once_one_leaves_a_successor() {
     }
 }
 
-/// Characters that show nothing, or that turn the text around.
-const HIDDEN: [char; 5] = ['\u{200b}', '\u{202e}', '\u{2066}', '\u{feff}', '\u{e0041}'];
-
-#[tokio::test]
-async fn no_text_of_an_operator_has_invisible_characters() {
-    let shop = Shop::open().await;
-    let mut admin = local(&shop);
-    admin.create_account(new_account("acme")).await.unwrap();
-    let id = admin.create_key(new_key("acme")).await.unwrap().into_inner().key.unwrap().id;
-    for hidden in HIDDEN {
-        let text = format!("in{hidden}voice");
-        let values = pb::Account { name: text.clone(), ..Default::default() };
-        let rehearsal = pb::CreateBrownoutRequest { account: text.clone(), ..Default::default() };
-        let role = pb::Role::Viewer.into();
-        let refusals = [
-            admin.create_account(new_account(&text)).await.unwrap_err(),
-            admin.update_account(update("acme", values, &["name"])).await.unwrap_err(),
-            admin
-                .create_key(pb::CreateKeyRequest { label: text.clone(), ..new_key("acme") })
-                .await
-                .unwrap_err(),
-            admin.create_ban(pb::CreateBanRequest { reason: text.clone(), ..ban(&id) }).await.unwrap_err(),
-            admin
-                .suspend_account(pb::SuspendAccountRequest { reason: text.clone(), ..suspend("acme") })
-                .await
-                .unwrap_err(),
-            admin.create_brownout(rehearsal).await.unwrap_err(),
-            admin
-                .create_operator(pb::CreateOperatorRequest { name: text.clone(), role, ttl: None })
-                .await
-                .unwrap_err(),
-        ];
-        for refusal in refusals {
-            assert_eq!(refusal.code(), Code::InvalidArgument, "{refusal:?}");
-        }
-    }
-    assert_eq!(events(&mut admin).await.len(), 2, "of the account and the key");
-}
-
 #[tokio::test]
 async fn a_rotation_is_seen_through_until_the_old_key_is_silent_for_a_day() {
     let shop = Shop::open().await;
