@@ -24,7 +24,7 @@ impl Core {
         work: impl FnOnce(M) -> F,
     ) -> tonic::Result<Response<T>> {
         let method = &ROWS[rpc.number];
-        self.calls.answer(self.calls.capacity().of(method.class), method, request, work).await
+        self.calls.answer(self.calls.capacity(method.class), method, request, work).await
     }
 }
 

@@ -17,7 +17,7 @@ use petstore_settings::{InvalidSetting, ProcessSettings};
 use petstore_telemetry::{
     logs,
     metrics::{Collector, Exposition, gauges},
-    traces::{Exporter, ExporterSettings, SpanMetrics, Traces},
+    traces::{Exporter, SpanMetrics, Traces},
 };
 use tokio::{
     sync::watch,
@@ -109,7 +109,6 @@ const GRACE: Duration = Duration::from_millis(500);
 
 /// Running process of the service. If it is dropped instead of stopped, its parts begin to end all at once,
 /// in the background.
-#[derive(Debug)]
 pub struct Process {
     /// Addresses of the ports, and files that the start has written.
     pub addresses: Addresses,
@@ -150,12 +149,11 @@ impl Process {
         let mut process = Self::new(settings, address, reloads);
         let spans = SpanMetrics::with_prefix(METRICS);
         process.metrics.add(spans.collectors());
-        let traces = match settings.otlp_endpoint.clone() {
+        let traces = match &settings.otlp_endpoint {
             None => Traces::off(),
             Some(endpoint) => {
                 let version = env!("CARGO_PKG_VERSION");
-                let settings = ExporterSettings { endpoint, ratio: settings.trace_ratio, service, version };
-                let exporter = Exporter::start(settings, &spans)
+                let exporter = Exporter::start(endpoint, settings.trace_ratio, service, version, &spans)
                     .map_err(|error| InvalidSetting::new("--otlp-endpoint", error.to_string()))?;
                 process.traces.insert(exporter).traces()
             }

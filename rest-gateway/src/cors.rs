@@ -45,7 +45,6 @@ pub(crate) const EXPOSE_HEADERS: &str = "x-ratelimit-limit, x-ratelimit-remainin
      www-authenticate, accept, accept-encoding, x-ignored-input, preference-applied, etag";
 
 /// Rights of the request's origin to the answer.
-#[derive(Debug)]
 pub(crate) struct Grant {
     allow_origin: Option<HeaderValue>,
     /// `true` if the answer depends on the request's origin.

@@ -82,7 +82,6 @@ pub(crate) struct EarlyReads {
 }
 
 /// An early read, until the limiter has decided on it.
-#[derive(Debug)]
 pub(crate) struct EarlyRead(Arc<EarlyReads>);
 
 impl EarlyReads {

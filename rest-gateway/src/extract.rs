@@ -54,7 +54,6 @@ impl<S: Sync> FromRequestParts<S> for Caller {
 }
 
 /// No input: every parameter of the query is unknown.
-#[derive(Debug)]
 pub(crate) struct NoInput;
 
 impl<S: Sync> FromRequestParts<S> for NoInput {
@@ -69,7 +68,6 @@ impl<S: Sync> FromRequestParts<S> for NoInput {
 
 /// Identifier of a resource in the path: an int64 in its canonical spelling, which has neither `+` nor a
 /// leading zero. A resource has one URL, so any other segment names none.
-#[derive(Debug)]
 pub(crate) struct PathId<R> {
     pub(crate) id: i64,
     resource: PhantomData<R>,
@@ -93,7 +91,6 @@ fn canonical(segment: &str) -> Option<i64> {
 
 /// New resource and the key of its creation. Every parameter of the query is unknown. The whole body is read
 /// before any of this is judged.
-#[derive(Debug)]
 pub(crate) struct Creation<T> {
     pub(crate) key: CreationKey,
     pub(crate) resource: T,

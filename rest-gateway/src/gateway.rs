@@ -28,7 +28,6 @@ use crate::{
 };
 
 /// Options of a gateway that an operator chooses.
-#[derive(Debug)]
 pub struct GatewayOptions {
     /// Environment whose keys are accepted.
     pub environment: Environment,
@@ -58,11 +57,10 @@ impl GatewayOptions {
 }
 
 /// State of the gateway. Clones share it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Gateway(Arc<GatewayState>);
 
 /// State that handlers and layers see.
-#[derive(Debug)]
 pub(crate) struct GatewayState {
     pub(crate) settings: GatewayOptions,
     pub(crate) clock: Clock,

@@ -21,7 +21,6 @@ use crate::error::ApiError;
 
 metrics! {
     /// Metrics of one gateway.
-    #[derive(Debug)]
     pub(crate) struct Metrics {
         durations: HistogramVec = durations(
             "http_server_request_duration_seconds",

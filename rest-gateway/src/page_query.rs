@@ -25,7 +25,6 @@ const X_NEXT_CURSOR: HeaderName = HeaderName::from_static("x-next-cursor");
 const MAX_LIMIT: u8 = 100;
 
 /// Page that a client requests, as the core receives it.
-#[derive(Debug)]
 pub(crate) struct PageQuery<R> {
     /// Number of rows. 0 means the core's default.
     pub(crate) page_size: i32,

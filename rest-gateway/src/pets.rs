@@ -48,7 +48,6 @@ pub(crate) async fn list_pets(
 }
 
 /// Proof that `GET /v1/pets/{petId}` is in service: neither removed, nor off for a rehearsal.
-#[derive(Debug)]
 pub(crate) struct InService;
 
 impl FromRequestParts<Arc<GatewayState>> for InService {

@@ -45,7 +45,7 @@ use crate::{
 };
 
 /// App of the public port, for [`serve`](petstore_http_server::serve).
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RestApp {
     gateway: Arc<GatewayState>,
     /// `http` or `https`, in metrics and traces.
@@ -121,7 +121,6 @@ pub(crate) async fn handle(
 }
 
 /// A request in flight. Every step of the pipeline reads it.
-#[derive(Debug)]
 struct RequestContext {
     operation: Operation,
     is_head: bool,

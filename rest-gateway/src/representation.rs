@@ -23,7 +23,7 @@ use http::{
 
 /// Body, its media type, and the status of the response. The body is made at the first request for it. Clones
 /// share it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Representation {
     status: StatusCode,
     media_type: HeaderValue,
@@ -35,7 +35,6 @@ pub struct Representation {
 type Encoded = (Bytes, HeaderValue);
 
 /// Body in every encoding. It is compressed only if that is smaller.
-#[derive(Debug)]
 struct Content {
     plain: Encoded,
     gzip: Option<Encoded>,

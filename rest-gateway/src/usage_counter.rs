@@ -33,7 +33,6 @@ const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 const SHOWN_DAYS: i64 = 30;
 
 /// Counter of requests, which reports its counts.
-#[derive(Debug)]
 pub(crate) struct UsageCounter {
     core: UsageServiceClient<TracedTransport>,
     clock: Clock,

@@ -27,7 +27,7 @@ mod usage;
 use caller::{Guesses, LocalOperator};
 
 /// The administration of a core, as a service. Clones share everything.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Administration {
     core: Core,
     store: AdminStore,

@@ -53,7 +53,6 @@ use self::{
 const MAX_CALLS: usize = 32;
 
 /// State that the handlers share.
-#[derive(Debug)]
 pub(crate) struct AdminState {
     gateway: Gateway,
     calls: Semaphore,

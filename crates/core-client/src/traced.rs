@@ -8,7 +8,7 @@ use std::{
 
 use futures_util::future::{BoxFuture, FutureExt};
 use http::{Request, Response};
-use petstore_telemetry::traces::{Span, SpanDescription, SpanKind, grpc};
+use petstore_telemetry::traces::{Span, SpanKind, grpc};
 use tonic::{Status, body::Body};
 use tower::{Service, ServiceExt};
 
@@ -79,7 +79,7 @@ impl Service<Request<Body>> for TracedTransport {
 pub(super) fn span(method: impl Into<Cow<'static, str>>) -> Span {
     Span::child(SpanKind::Client, || {
         let name = method.into();
-        SpanDescription { name: name.clone(), attributes: grpc::call(name).into() }
+        (name.clone(), grpc::call(name).into())
     })
 }
 

@@ -82,9 +82,9 @@ fn describe([system, operation]: [&'static str; 2], sql: &str) -> SpanDescriptio
         KeyValue::new("db.operation.name", operation),
         KeyValue::new("db.query.text", sql.to_owned()),
     ];
-    let Some(table) = table(sql) else { return SpanDescription { name: operation.into(), attributes } };
+    let Some(table) = table(sql) else { return (operation.into(), attributes) };
     attributes.push(KeyValue::new("db.collection.name", table.to_owned()));
-    SpanDescription { name: format!("{operation} {table}").into(), attributes }
+    (format!("{operation} {table}").into(), attributes)
 }
 
 /// Returns the table that the statement is about: the first one that it adds to, otherwise the first one that
@@ -163,7 +163,7 @@ mod tests {
             ("SELECT 1", "SELECT"),
             ("SELECT * FROM (SELECT 1)", "SELECT"),
         ] {
-            assert_eq!(describe(["sqlite", operation(sql)], sql).name, name);
+            assert_eq!(describe(["sqlite", operation(sql)], sql).0, name);
         }
     }
 

@@ -2,7 +2,7 @@
 //! credentials that the operator requires. Only health is open, because load balancers and orchestrators have
 //! no credentials.
 
-use std::{collections::BTreeSet, fmt, net::IpAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
 
 use http::{HeaderMap, Request};
 use parking_lot::{Mutex, RwLock};
@@ -19,23 +19,16 @@ use webpki::EndEntityCert;
 use crate::{connection::ConnectionInfo, methods::Callers};
 
 /// Protection of the gRPC port. By default there is none: then only local users should be able to reach it.
+/// Clones share TLS and tokens, so they can be replaced while the port is served. Open connections continue.
 #[derive(Clone, Debug, Default)]
 pub struct Security {
-    tls: Option<RequiredTls>,
-    token: Option<RequiredToken>,
+    /// Server of a new connection, with TLS.
+    tls: Option<Arc<RwLock<Server>>>,
+    /// Tokens of which callers must show one.
+    tokens: Option<Arc<RwLock<Vec<ServiceToken>>>>,
     /// `true` if callers must show a certificate, which the TLS handshake verifies.
     requires_certificate: bool,
 }
-
-/// Tokens of which callers must show one. Clones share them, so they can be replaced while the port is
-/// served.
-#[derive(Clone, Debug)]
-pub struct RequiredToken(Arc<RwLock<Vec<ServiceToken>>>);
-
-/// TLS of the port. Clones share it, so its certificate can be replaced while the port is served. Open
-/// connections continue.
-#[derive(Clone, Debug)]
-pub struct RequiredTls(Arc<RwLock<Server>>);
 
 /// Contents of PEM files.
 #[derive(Clone)]
@@ -61,10 +54,6 @@ pub(super) enum Refusal {
     WrongToken,
 }
 
-/// Log of refused callers: a line a minute at most, because any caller may cause it.
-#[derive(Debug, Default)]
-pub(super) struct RefusalLog(Mutex<Option<Instant>>);
-
 /// Minimum time between two lines about refused callers.
 const REFUSAL_LOG_INTERVAL: Duration = Duration::from_mins(1);
 
@@ -86,33 +75,33 @@ impl Security {
     ///
     /// If the files cannot be used.
     pub fn with_tls(self, files: &TlsFiles) -> Result<Self, InvalidTls> {
-        let tls = RequiredTls(Arc::new(RwLock::new(files.server()?)));
-        Ok(Self { tls: Some(tls), requires_certificate: files.client_ca.is_some(), ..self })
+        let tls = Some(Arc::new(RwLock::new(files.server()?)));
+        Ok(Self { tls, requires_certificate: files.client_ca.is_some(), ..self })
     }
 
     /// Serves only callers that send one of these tokens.
     pub fn with_tokens(self, tokens: Vec<ServiceToken>) -> Self {
-        Self { token: Some(RequiredToken(Arc::new(RwLock::new(tokens)))), ..self }
+        Self { tokens: Some(Arc::new(RwLock::new(tokens))), ..self }
     }
 
-    /// Returns the token that callers must show, if there is one.
-    pub fn token(&self) -> Option<RequiredToken> {
-        self.token.clone()
+    /// Returns the tokens of which callers must show one, if they must.
+    pub fn tokens(&self) -> Option<Arc<RwLock<Vec<ServiceToken>>>> {
+        self.tokens.clone()
     }
 
-    /// Returns the TLS of the port, if it has TLS.
-    pub fn tls(&self) -> Option<RequiredTls> {
+    /// Returns the server of new connections, if the port has TLS.
+    pub fn tls(&self) -> Option<Arc<RwLock<Server>>> {
         self.tls.clone()
     }
 
     /// Returns `true` if callers must authenticate.
     pub fn knows_its_callers(&self) -> bool {
-        self.requires_certificate || self.token.is_some()
+        self.requires_certificate || self.tokens.is_some()
     }
 
     /// Returns the server of a new connection, with the TLS of this moment.
     pub(super) fn server(&self) -> Server {
-        self.tls.as_ref().map_or_else(Server::builder, |tls| tls.0.read().clone())
+        self.tls.as_ref().map_or_else(Server::builder, |tls| tls.read().clone())
     }
 
     /// Returns the caller if it may call; `None` if the method is open to everyone.
@@ -123,13 +112,15 @@ impl Security {
         if self.requires_certificate && !shows_certificate(request) {
             return Err(Refusal::NoCertificate);
         }
-        if let Some(token) = &self.token {
+        if let Some(tokens) = &self.tokens {
             let shown = if callers == Callers::Operators {
                 token_beside(request.headers())
             } else {
                 bearer(request.headers()).ok().map(str::as_bytes)
             };
-            if !token.is(shown.ok_or(Refusal::NoToken)?) {
+            let shown = shown.ok_or(Refusal::NoToken)?;
+            // The time that this takes shows which token it is, and nothing of its text.
+            if !tokens.read().iter().any(|token| token.is(shown)) {
                 return Err(Refusal::WrongToken);
             }
         }
@@ -140,21 +131,13 @@ impl Security {
     }
 }
 
-impl RequiredTls {
-    /// Replaces the certificate and the authority, for new connections.
+impl TlsFiles {
+    /// Returns a server with TLS, to replace that of new connections.
     ///
     /// # Errors
     ///
-    /// If the files cannot be used. The old ones stay in use then.
-    pub fn replace(&self, files: &TlsFiles) -> Result<(), InvalidTls> {
-        *self.0.write() = files.server()?;
-        Ok(())
-    }
-}
-
-impl TlsFiles {
-    /// Returns a server with TLS.
-    fn server(&self) -> Result<Server, InvalidTls> {
+    /// If the files cannot be used.
+    pub fn server(&self) -> Result<Server, InvalidTls> {
         let mut tls = ServerTlsConfig::new()
             .identity(Identity::from_pem(&self.certificate, &self.key))
             .timeout(Duration::from_secs(5)); // of the handshake
@@ -164,20 +147,6 @@ impl TlsFiles {
             tls = tls.client_ca_root(Certificate::from_pem(authority)).client_auth_optional(true);
         }
         Server::builder().tls_config(tls).map_err(InvalidTls)
-    }
-}
-
-impl RequiredToken {
-    /// Replaces the tokens of which callers must show one.
-    pub fn replace(&self, tokens: Vec<ServiceToken>) {
-        // No code panics while it holds the lock.
-        *self.0.write() = tokens;
-    }
-
-    /// Returns `true` if `shown` is one of the tokens. The time that this takes shows which one it is, and
-    /// nothing of its text.
-    fn is(&self, shown: &[u8]) -> bool {
-        self.0.read().iter().any(|token| token.is(shown))
     }
 }
 
@@ -227,12 +196,11 @@ impl Refusal {
         status.metadata_mut().insert("petstore-refusal", MetadataValue::from_static(self.name()));
         status
     }
-}
 
-impl RefusalLog {
-    /// Logs a refusal, unless there was a line within [`REFUSAL_LOG_INTERVAL`].
-    pub(super) fn add(&self, refusal: Refusal, request: &Request<Body>) {
-        let mut logged = self.0.lock();
+    /// Logs the refusal, unless there was a line within [`REFUSAL_LOG_INTERVAL`], at `last`: any caller may
+    /// cause it.
+    pub(super) fn log(self, last: &Mutex<Option<Instant>>, request: &Request<Body>) {
+        let mut logged = last.lock();
         if logged.is_none_or(|logged| logged.elapsed() >= REFUSAL_LOG_INTERVAL) {
             *logged = Some(Instant::now());
             let connection = request.extensions().get::<ConnectionInfo>();
@@ -241,20 +209,11 @@ impl RefusalLog {
             tracing::warn!(
                 peer,
                 certificate = certificate_name(request).as_deref(),
-                reason = refusal.name(),
+                reason = self.name(),
                 "refused a caller, which needs this core's service token or a certificate; further ones are \
                  counted, and logged once a minute"
             );
         }
-    }
-}
-
-/// Omits the key.
-impl fmt::Debug for TlsFiles {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsFiles")
-            .field("asks_for_certificates", &self.client_ca.is_some())
-            .finish_non_exhaustive()
     }
 }
 
@@ -273,19 +232,14 @@ fn name(certificate: &CertificateDer<'_>) -> Arc<str> {
     names.take(1).find(is_shown).unwrap_or(UNNAMED).into()
 }
 
-/// The names that metrics show. Clones share them.
-#[derive(Clone, Debug, Default)]
-pub(super) struct ShownNames(Arc<Mutex<BTreeSet<Arc<str>>>>);
-
-impl ShownNames {
-    /// Returns the value of the name's label: `other` once [`MAX_NAMES`] other names are shown.
-    pub(super) fn label<'n>(&self, name: &'n Arc<str>) -> &'n str {
-        let mut shown = self.0.lock();
-        if shown.len() < MAX_NAMES {
-            shown.insert(Arc::clone(name));
-        }
-        if shown.contains(name) { name } else { "other" }
+/// Returns the value of the name's label in metrics that show these: `other` once [`MAX_NAMES`] other names
+/// are shown.
+pub(super) fn label<'n>(shown: &Mutex<BTreeSet<Arc<str>>>, name: &'n Arc<str>) -> &'n str {
+    let mut shown = shown.lock();
+    if shown.len() < MAX_NAMES {
+        shown.insert(Arc::clone(name));
     }
+    if shown.contains(name) { name } else { "other" }
 }
 
 #[cfg(test)]
@@ -299,10 +253,10 @@ mod tests {
 
     #[test]
     fn the_number_of_names_in_metrics_is_bounded() {
-        let shown = ShownNames::default();
+        let shown = Mutex::default();
         let names: Vec<Arc<str>> = (0..40).map(|number| format!("caller-{number}").into()).collect();
         for _ in 0..2 {
-            let labels: Vec<_> = names.iter().map(|name| shown.label(name)).collect();
+            let labels: Vec<_> = names.iter().map(|name| label(&shown, name)).collect();
             assert_eq!((labels[0], labels[31], labels[32]), ("caller-0", "caller-31", "other"));
         }
     }

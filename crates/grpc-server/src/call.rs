@@ -2,6 +2,7 @@
 //! connection.
 
 use std::{
+    collections::BTreeSet,
     panic::AssertUnwindSafe,
     sync::Arc,
     time::{Duration, Instant},
@@ -9,6 +10,7 @@ use std::{
 
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use parking_lot::Mutex;
 use petstore_caller::call::{CallContext, RequestId, X_REQUEST_ID};
 use petstore_telemetry::{
     abandoned::caller_has_left,
@@ -21,8 +23,8 @@ use tokio::{sync::Semaphore, time};
 use tonic::{Request, Response, Status};
 
 use crate::{
-    access::{Refusal, ShownNames},
-    capacity::{Capacity, Limits},
+    access::{Refusal, label},
+    capacity::{Limits, permits},
     connection::ConnectionMetrics,
     error::{CallFault, MethodError, to_status, without_log},
     methods::{Class, Method, Methods},
@@ -56,14 +58,15 @@ pub fn take_context<M>(request: &mut Request<M>) -> CallContext {
 }
 
 /// The calls of a server, with their capacity, metrics and traces. Clones share everything.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Calls {
     pub(super) limits: &'static Limits,
     pub(super) methods: Methods,
     pub(super) connections: ConnectionMetrics,
-    capacity: Arc<Capacity>,
+    capacity: Arc<[Semaphore; 5]>,
     metrics: CallMetrics,
-    callers: ShownNames,
+    /// Names of callers that the metrics show.
+    callers: Arc<Mutex<BTreeSet<Arc<str>>>>,
     traces: Traces,
     /// Returns the program's error for a fault.
     failure: fn(CallFault) -> Box<dyn MethodError>,
@@ -77,9 +80,9 @@ impl Calls {
             limits,
             methods,
             connections: ConnectionMetrics::default(),
-            capacity: Arc::new(Capacity::new(limits)),
+            capacity: Arc::new(permits(limits)),
             metrics: CallMetrics::default(),
-            callers: ShownNames::default(),
+            callers: Arc::default(),
             traces: Traces::off(),
             failure: |fault| Box::new(E::from(fault)),
         }
@@ -100,9 +103,16 @@ impl Calls {
         (self.connections.waiting.get() > 0).then(|| Fault::new(PartState::Degraded, FaultCause::GrpcFull))
     }
 
-    /// Returns the capacity for each kind of work.
-    pub fn capacity(&self) -> &Capacity {
-        &self.capacity
+    /// Returns the permits for a kind of work. They are never closed.
+    pub fn capacity(&self, class: Class) -> &Semaphore {
+        let [reads, writes, internal, operators, imports] = &*self.capacity;
+        match class {
+            Class::Read | Class::Batch | Class::Tool => reads,
+            Class::Write => writes,
+            Class::Import => imports,
+            Class::Admin => operators,
+            Class::Internal => internal,
+        }
     }
 
     /// Counts a call whose caller is refused.
@@ -138,7 +148,9 @@ impl Calls {
         let context = &take_context(&mut request);
         let deadline = deadline(context.timeout, method.timeout.unwrap_or(Duration::MAX))
             .saturating_sub(context.started.elapsed());
-        let span = self.traces.request(&context.trace, root(method.class), || method.path.into());
+        // Internal calls belong to no request, unless they say so.
+        let root = if method.class == Class::Internal { Root::Never } else { Root::Sampled };
+        let span = self.traces.request(&context.trace, root, || method.path.into());
         span.describe(|| grpc::call(method.path));
         let bounded = async {
             let _permit = capacity.try_acquire().map_err(|_| CallFault::Overloaded)?;
@@ -172,7 +184,7 @@ impl Calls {
         if let Some(failure) = failure {
             metrics.failures.with_label_values(&[rpc, failure.code()]).inc();
             if let Some(caller) = &context.caller {
-                let name = self.callers.label(caller);
+                let name = label(&self.callers, caller);
                 metrics.failures_by_caller.with_label_values(&[name, failure.code()]).inc();
             }
         }
@@ -205,11 +217,6 @@ metrics! {
             &["reason"],
         ),
     }
-}
-
-/// Returns the root of a span. Internal calls belong to no request, unless they say so.
-fn root(class: Class) -> Root {
-    if class == Class::Internal { Root::Never } else { Root::Sampled }
 }
 
 fn describe_end(span: &Span, failure: Option<&dyn MethodError>) {

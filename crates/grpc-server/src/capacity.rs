@@ -14,7 +14,6 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::methods::Class;
 
 /// Maximum times, sizes and numbers. Sizes are in bytes.
-#[derive(Debug)]
 pub struct Limits {
     /// Maximum time that a tool may take between two messages of a stream. Methods have their own timeouts.
     pub call_timeout: Duration,
@@ -61,74 +60,36 @@ impl Limits {
     };
 }
 
-/// Permits for each kind of work. None is ever closed.
-#[derive(Debug)]
-pub struct Capacity {
-    reads: Semaphore,
-    writes: Semaphore,
-    internal_calls: Semaphore,
-    operators: Semaphore,
-    /// Open streams.
-    imports: Semaphore,
-}
-
-impl Capacity {
-    pub(super) fn new(limits: &Limits) -> Self {
-        Self {
-            reads: Semaphore::new(limits.calls),
-            writes: Semaphore::new(limits.calls),
-            internal_calls: Semaphore::new(limits.internal_calls),
-            operators: Semaphore::new(limits.operator_calls),
-            imports: Semaphore::new(limits.imports),
-        }
-    }
-
-    /// Returns the permits of a class.
-    pub fn of(&self, class: Class) -> &Semaphore {
-        match class {
-            Class::Read | Class::Batch | Class::Tool => &self.reads,
-            Class::Write => &self.writes,
-            Class::Import => &self.imports,
-            Class::Admin => &self.operators,
-            Class::Internal => &self.internal_calls,
-        }
-    }
+/// Returns permits of calls that read, calls that write, internal calls, those of operators, and open imports.
+pub(super) fn permits(limits: &Limits) -> [Semaphore; 5] {
+    let Limits { calls, internal_calls, operator_calls, imports, .. } = *limits;
+    [calls, calls, internal_calls, operator_calls, imports].map(Semaphore::new)
 }
 
 /// Bytes of calls that are not answered yet, by kind: a flood of one kind never leads to refusals of another,
 /// least of all of health. Clones share them; none is ever closed.
-#[derive(Clone, Debug)]
-pub(super) struct Budgets {
-    /// Calls that read or write.
-    data: Arc<Semaphore>,
-    /// Calls of other processes of the service and of operators.
-    internal: Arc<Semaphore>,
-    /// Health, which every peer may call, and reflection.
-    tools: Arc<Semaphore>,
-}
+#[derive(Clone)]
+pub(super) struct Budgets([Arc<Semaphore>; 3]);
 
 impl Budgets {
     /// Returns the budgets of the server, or with `divisor` the share of one connection.
     pub(super) fn new(limits: &Limits, divisor: usize) -> Self {
-        let budget = |bytes: usize| Arc::new(Semaphore::new(bytes / divisor));
-        Self {
-            data: budget(limits.data_in_flight),
-            internal: budget(limits.internal_in_flight),
-            tools: budget(limits.tools_in_flight),
-        }
+        let Limits { data_in_flight, internal_in_flight, tools_in_flight, .. } = *limits;
+        let budgets = [data_in_flight, internal_in_flight, tools_in_flight];
+        Self(budgets.map(|bytes| Arc::new(Semaphore::new(bytes / divisor))))
     }
 
     pub(super) fn of(&self, class: Class) -> &Arc<Semaphore> {
+        let [data, internal, tools] = &self.0;
         match class {
-            Class::Read | Class::Write | Class::Import | Class::Batch => &self.data,
-            Class::Internal | Class::Admin => &self.internal,
-            Class::Tool => &self.tools,
+            Class::Read | Class::Write | Class::Import | Class::Batch => data,
+            Class::Internal | Class::Admin => internal,
+            Class::Tool => tools,
         }
     }
 }
 
 /// Bytes that a call holds of the server's and of its connection's budget, until it is dropped.
-#[derive(Debug)]
 pub(super) struct HeldBytes {
     budgets: [Arc<Semaphore>; 2],
     bytes: AtomicUsize,

@@ -35,7 +35,6 @@ use tonic::transport::server::Connected;
 use crate::capacity::{Budgets, Limits};
 
 /// Listener, bound by the process that calls [`serve`](crate::serve).
-#[derive(Debug)]
 pub enum Listener {
     /// A TCP port.
     Tcp(TcpListener),
@@ -133,7 +132,6 @@ metrics! {
 /// Places of open connections. A connection keeps its place from its first call with the required credentials
 /// on. Before, it is a stranger: the oldest one gives its place up if a connection finds none free, and the
 /// oldest of an address if that has half as many as there are places.
-#[derive(Debug)]
 struct Places {
     free: Arc<Semaphore>,
     strangers_of_one_address: usize,
@@ -142,7 +140,6 @@ struct Places {
     metrics: ConnectionMetrics,
 }
 
-#[derive(Debug)]
 struct Stranger {
     /// `None` for a Unix socket.
     address: Option<ClientAddress>,
@@ -197,7 +194,7 @@ impl Stranger {
 const DRAIN_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// State shared by the calls of a connection.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct ConnectionInfo {
     /// Limits on the bytes that the calls may hold.
     pub(super) budgets: Budgets,

@@ -72,29 +72,15 @@ pub(super) fn without_log(call_id: Option<&str>, error: &dyn MethodError) -> Sta
 /// Logs a failure. A fault of the service needs an operator, an outage may pass, and a refusal concerns only
 /// its caller.
 fn log(rpc: &'static str, call_id: Option<&str>, certificate: Option<&str>, error: &dyn MethodError) {
-    let (cause, code) = (error.source().map(chain), error.code());
+    let (request_id, cause, code) = (call_id, error.source().map(chain), error.code());
     match error.status() {
         Code::Internal => {
-            tracing::error!(
-                rpc,
-                request_id = call_id,
-                certificate,
-                code,
-                error = cause,
-                "{rpc} failed: {error}"
-            );
+            tracing::error!(rpc, request_id, certificate, code, error = cause, "{rpc} failed: {error}");
         }
         Code::Unavailable | Code::DeadlineExceeded => {
-            tracing::warn!(
-                rpc,
-                request_id = call_id,
-                certificate,
-                code,
-                error = cause,
-                "{rpc} failed: {error}"
-            );
+            tracing::warn!(rpc, request_id, certificate, code, error = cause, "{rpc} failed: {error}");
         }
-        _ => tracing::debug!(rpc, request_id = call_id, certificate, code, "{rpc} refused"),
+        _ => tracing::debug!(rpc, request_id, certificate, code, "{rpc} refused"),
     }
 }
 

@@ -45,7 +45,7 @@
 //! static METHODS: Methods = Methods { rows: &[GREET], rest: &GREET };
 //! let calls = Calls::new::<GreetError>(&Limits::DEFAULT, METHODS);
 //! let work = async |name: String| Ok::<_, GreetError>(format!("Hello, {name}"));
-//! let capacity = calls.capacity().of(GREET.class);
+//! let capacity = calls.capacity(GREET.class);
 //! let answer = calls.answer(capacity, &GREET, Request::new("Ann".to_owned()), work).await;
 //! assert_eq!(answer.unwrap().into_inner(), "Hello, Ann");
 //! # })
@@ -61,9 +61,9 @@ mod receive;
 mod reflection;
 mod server;
 
-pub use access::{InvalidTls, Peer, RequiredTls, RequiredToken, Security, TlsFiles};
+pub use access::{InvalidTls, Peer, Security, TlsFiles};
 pub use call::{Calls, take_context};
-pub use capacity::{Capacity, Limits};
+pub use capacity::Limits;
 pub use connection::Listener;
 pub use error::{CallFault, MethodError};
 pub use methods::{Callers, Class, Method, Methods};

@@ -16,6 +16,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body::Frame;
+use parking_lot::Mutex;
 use petstore_caller::call::{CallContext, X_REQUEST_ID};
 use petstore_telemetry::abandoned::ToItsEnd;
 use tokio::time::{Instant, Sleep, sleep, timeout_at};
@@ -23,7 +24,7 @@ use tonic::{Code, Status, body::Body, service::Routes};
 use tower::{Service, service_fn};
 
 use crate::{
-    access::{RefusalLog, Security},
+    access::Security,
     call::{Calls, context, has_malformed_timeout, time_on_port},
     capacity::{Budgets, HeldBytes},
     connection::ConnectionInfo,
@@ -41,14 +42,14 @@ pub(super) fn guarded(
 + Send
 + 'static {
     let budgets = Budgets::new(calls.limits, 1);
-    let shared = Arc::new((security, calls, budgets, RefusalLog::default()));
+    let shared = Arc::new((security, calls, budgets, Mutex::new(None)));
     service_fn(move |mut request: Request<Body>| {
         let begin = Instant::now();
         let (mut routes, shared) = (routes.clone(), Arc::clone(&shared));
         // A caller that cancels its call, or leaves, drops the future. The call then continues within its
         // capacity and deadline, so that it is recorded.
         ToItsEnd::new(Box::pin(async move {
-            let (security, calls, budgets, refusals) = &*shared;
+            let (security, calls, budgets, last_logged) = &*shared;
             if !is_grpc(request.headers()) {
                 return Ok(unsupported_media_type());
             }
@@ -65,7 +66,7 @@ pub(super) fn guarded(
                 Ok(None) => None,
                 Err(refusal) => {
                     calls.refused(refusal);
-                    refusals.add(refusal, &request);
+                    refusal.log(last_logged, &request);
                     return Ok(refusal.status(method.callers).into_http());
                 }
             };
@@ -96,7 +97,6 @@ pub(super) fn guarded(
 }
 
 /// Call whose message may still be incomplete.
-#[derive(Debug)]
 struct Call {
     method: &'static Method,
     context: CallContext,

@@ -3,6 +3,7 @@
 //! app.
 
 use std::{
+    future::pending,
     pin::Pin,
     sync::{
         Arc,
@@ -36,10 +37,9 @@ pub(super) enum ConnectionPhase {
 
 /// Phase of an HTTP/1.1 connection and the number of its requests. Clones share them. They are used by the
 /// connection's own task.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Activity(Arc<ActivityState>);
 
-#[derive(Debug)]
 struct ActivityState {
     now: Mutex<Snapshot>,
     is_expired: AtomicBool,
@@ -166,7 +166,6 @@ impl Activity {
 }
 
 /// A request of HTTP/2 that the app works on, until it is dropped.
-#[derive(Debug)]
 pub(super) struct AppAtWork(Activity);
 
 impl Drop for AppAtWork {
@@ -176,7 +175,6 @@ impl Drop for AppAtWork {
 }
 
 /// A request in flight, until it is dropped.
-#[derive(Debug)]
 pub(super) struct RequestInFlight {
     activity: Activity,
     began: Snapshot,
@@ -192,7 +190,7 @@ impl RequestInFlight {
     /// Returns `true` if the answer has to be the last one of the connection.
     pub(super) fn is_last(&self) -> bool {
         let shared = &self.activity.0;
-        shared.is_expired.load(Ordering::Relaxed) || shared.drain.now() != DrainState::Serving
+        shared.is_expired.load(Ordering::Relaxed) || *shared.drain.borrow() != DrainState::Serving
     }
 }
 
@@ -218,7 +216,6 @@ impl AsRef<[u8]> for UnreadPart {
 }
 
 /// Body of an answer, whose end is the end of the request.
-#[derive(Debug)]
 pub(super) struct TrackedBody {
     body: AppBody,
     _in_flight: Option<RequestInFlight>,
@@ -273,10 +270,7 @@ pub(super) enum DrainState {
     /// Connections stay open for further requests.
     Serving,
     /// Connections are still accepted, but each announces its close.
-    Draining {
-        /// Time at which the drain began.
-        since: Instant,
-    },
+    Draining,
     /// The only connections still accepted are those that clients have opened before.
     Closing {
         /// Time at which the drain began.
@@ -284,59 +278,21 @@ pub(super) enum DrainState {
     },
 }
 
-/// Control that changes the step for all connections of a server.
-#[derive(Debug)]
-pub(super) struct DrainControl(watch::Sender<DrainState>);
-
 /// Observer of the server's step.
-#[derive(Clone, Debug)]
-pub(super) struct DrainWatch(watch::Receiver<DrainState>);
+pub(super) type DrainWatch = watch::Receiver<DrainState>;
 
-impl DrainControl {
-    pub(super) fn new() -> Self {
-        Self(watch::Sender::new(DrainState::Serving))
+/// Waits until the closing server closes a connection that has been idle since `idle_since`.
+pub(super) async fn idle_connections_expired(
+    mut drain: DrainWatch,
+    idle_since: Instant,
+    idle_grace: Duration,
+) {
+    let is_closing = |state: &DrainState| matches!(state, DrainState::Closing { .. });
+    let state = drain.wait_for(is_closing).await.map(|state| *state);
+    if let Ok(DrainState::Closing { draining_since }) = state {
+        return sleep_until(idle_since.max(draining_since) + idle_grace).await;
     }
-
-    pub(super) fn drain(&self) {
-        self.0.send_replace(DrainState::Draining { since: Instant::now() });
-    }
-
-    pub(super) fn close(&self) {
-        let draining_since = match *self.0.borrow() {
-            DrainState::Draining { since } | DrainState::Closing { draining_since: since } => since,
-            DrainState::Serving => Instant::now(),
-        };
-        self.0.send_replace(DrainState::Closing { draining_since });
-    }
-
-    pub(super) fn watch(&self) -> DrainWatch {
-        DrainWatch(self.0.subscribe())
-    }
-}
-
-impl DrainWatch {
-    pub(super) fn now(&self) -> DrainState {
-        *self.0.borrow()
-    }
-
-    /// Waits for the next step.
-    pub(super) async fn next(&mut self) -> DrainState {
-        if self.0.changed().await.is_err() {
-            std::future::pending::<()>().await; // the server is gone, and its connections are about to be
-        }
-        *self.0.borrow_and_update()
-    }
-
-    /// Waits until the closing server closes a connection that has been idle since `idle_since`.
-    pub(super) async fn idle_connections_expired(mut self, idle_since: Instant, idle_grace: Duration) {
-        let mut state = self.now();
-        loop {
-            if let DrainState::Closing { draining_since } = state {
-                return sleep_until(idle_since.max(draining_since) + idle_grace).await;
-            }
-            state = self.next().await;
-        }
-    }
+    pending::<()>().await; // the server is gone, and its connections are about to be
 }
 
 #[cfg(test)]
@@ -346,7 +302,7 @@ mod tests {
 
     fn activity() -> Activity {
         let slot = ConnectionSlots::new(1, 1).take(None, [192, 0, 2, 1].into()).unwrap();
-        Activity::new(DrainControl::new().watch(), Arc::clone(&slot.connection))
+        Activity::new(watch::channel(DrainState::Serving).1, Arc::clone(&slot.connection))
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tokio_io_timeout::TimeoutStream;
 
 use super::{
     App, Certificate, ConnectionSlots, HttpPeer, Server, ServerLimits,
-    activity::{Activity, DrainWatch},
+    activity::{Activity, DrainWatch, idle_connections_expired},
     connection_slots::OpenConnection,
     discard_body::{BodyDiscarder, lingering_close},
     http1::{self as version_1, Driver, End, Http1Service},
@@ -27,7 +27,7 @@ use super::{
 const TLS_BUFFER: usize = 64 * 1024;
 
 /// State that all connections of a port share.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Connections {
     app: Arc<dyn App>,
     certificate: Option<Certificate>,
@@ -130,7 +130,7 @@ impl Connections {
     /// Performs a step before the first request within its time. When the server closes, the client has as
     /// much time as for its first request, because it may have begun before.
     async fn in_time<T>(&self, step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-        let over = self.drain.clone().idle_connections_expired(Instant::now(), self.limits.idle_grace);
+        let over = idle_connections_expired(self.drain.clone(), Instant::now(), self.limits.idle_grace);
         tokio::select! {
             done = timeout(self.limits.tls_handshake, step) => done.map_err(|_| io::ErrorKind::TimedOut)?,
             () = over => Err(io::ErrorKind::ConnectionAborted.into()),

@@ -28,7 +28,7 @@ const TIME_TO_BE_KNOWN: Duration = Duration::from_secs(5);
 const MAX_UNREAD: usize = 64 * 1024 * 1024;
 
 /// Slots for connections, over all ports that share them. Clones share the slots.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ConnectionSlots {
     at_once: usize,
     of_one_address: usize,
@@ -40,7 +40,7 @@ pub struct ConnectionSlots {
 }
 
 /// Open connections, the oldest first.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct OpenConnections {
     opened: u64,
     by_age: BTreeMap<u64, Arc<OpenConnection>>,
@@ -49,7 +49,6 @@ struct OpenConnections {
 }
 
 /// An open connection, with all that decides whether it gives way.
-#[derive(Debug)]
 pub(super) struct OpenConnection {
     slots: ConnectionSlots,
     opened_at: Instant,
@@ -66,7 +65,6 @@ pub(super) struct OpenConnection {
 }
 
 /// Slot of a connection, in total and among those of its address, until it is dropped.
-#[derive(Debug)]
 pub(super) struct ConnectionSlot {
     pub(super) connection: Arc<OpenConnection>,
     number: u64,
@@ -88,7 +86,6 @@ impl Drop for ConnectionSlot {
 }
 
 /// Bytes of a response that wait for their client, until they are dropped.
-#[derive(Debug)]
 pub(super) struct UnreadBytes {
     connection: Arc<OpenConnection>,
     pub(super) bytes: usize,
@@ -311,7 +308,7 @@ mod tests {
         }
         taken.truncate(1);
         let of_others = ["192.0.2.2", "192.0.2.2"].map(|peer| take(&slots, peer));
-        assert!(matches!(of_others, [Some(_), None]), "{of_others:?}");
+        assert!(matches!(of_others, [Some(_), None]));
     }
 
     #[test]

@@ -37,7 +37,6 @@ use super::{
 };
 
 /// Body of a request as the app reads it.
-#[derive(Debug)]
 pub(super) struct RequestBody {
     /// `None` after its end or an error.
     body: Option<Incoming>,
@@ -47,7 +46,6 @@ pub(super) struct RequestBody {
 }
 
 /// Owner of a body, which discards the part that the app leaves unread.
-#[derive(Debug)]
 pub(super) enum BodyOwner {
     /// HTTP/1.1 connection, which discards the body before it sends the answer.
     Connection(Activity),

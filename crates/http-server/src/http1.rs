@@ -27,7 +27,10 @@ use tokio::{
 
 use super::{
     App, HttpPeer, ServerLimits,
-    activity::{Activity, BodyState, ConnectionPhase, DrainWatch, RequestInFlight, Snapshot, TrackedBody},
+    activity::{
+        Activity, BodyState, ConnectionPhase, DrainWatch, RequestInFlight, Snapshot, TrackedBody,
+        idle_connections_expired,
+    },
     add_fields,
     discard_body::{RequestBody, after_discarding, close_after},
     stream::ObservedStream,
@@ -59,7 +62,6 @@ pub(super) enum End {
 
 /// Driver of a connection, which serves its requests within their time limits. Time is looked at in
 /// intervals: a timer for each request would cost more.
-#[derive(Debug)]
 pub(super) struct Driver<'a> {
     limits: &'a ServerLimits,
     activity: Activity,
@@ -151,13 +153,12 @@ impl<'a> Driver<'a> {
                 }
             },
             () = sleep_until(*since + timeout) => ControlFlow::Break(()),
-            () = drain.clone().idle_connections_expired(*since, limits.idle_grace) => ControlFlow::Break(()),
+            () = idle_connections_expired(drain.clone(), *since, limits.idle_grace) => ControlFlow::Break(()),
         }
     }
 }
 
 /// App for the requests of one peer.
-#[derive(Debug)]
 pub(super) struct Http1Service {
     pub(super) app: Arc<dyn App>,
     pub(super) peer: HttpPeer,

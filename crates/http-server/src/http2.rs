@@ -66,7 +66,7 @@ pub(super) async fn drive<I: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let mut used = pin!(streams.used());
     let mut age = pin!(sleep(with_jitter(limits.max_connection_age, peer)));
     let mut closing = Closing::No;
-    let mut at = drain.now();
+    let mut at = *drain.borrow();
     loop {
         let ended = poll_fn(|context| Pin::new(&mut *connection).poll(context));
         tokio::select! {
@@ -91,12 +91,12 @@ pub(super) async fn drive<I: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             }
             () = &mut unread, if matches!(at, DrainState::Closing { .. }) => return,
             // While the server drains, a new connection may send one request: otherwise it would be useless.
-            () = &mut used, if matches!(at, DrainState::Draining { .. }) && closing == Closing::No => {
+            () = &mut used, if at == DrainState::Draining && closing == Closing::No => {
                 closing = Closing::ServerStops;
             }
-            next = drain.next() => {
-                at = next;
-                if closing != Closing::No || !matches!(next, DrainState::Closing { .. }) {
+            Ok(()) = drain.changed() => {
+                at = *drain.borrow_and_update();
+                if closing != Closing::No || !matches!(at, DrainState::Closing { .. }) {
                     continue;
                 }
                 closing = Closing::ServerStops;
@@ -117,7 +117,6 @@ enum Closing {
 }
 
 /// App for the requests of one peer.
-#[derive(Debug)]
 pub(super) struct Http2Service {
     pub(super) app: Arc<dyn App>,
     pub(super) peer: HttpPeer,

@@ -66,7 +66,7 @@ mod stream;
 mod tests;
 pub mod tls;
 
-use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body, extract::ConnectInfo, response::Response};
 use futures_util::{FutureExt, future::BoxFuture};
@@ -87,13 +87,13 @@ pub use self::{
 };
 
 /// Application that answers requests.
-pub trait App: fmt::Debug + Send + Sync {
+pub trait App: Send + Sync {
     /// Returns the answer. Its future is the only one that is allocated for a request.
     fn answer(&self, request: Request<Body>, peer: HttpPeer) -> BoxFuture<'static, Response>;
 }
 
 /// Client of a connection.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct HttpPeer {
     address: SocketAddr,
     /// `None` in tests of an app.
@@ -130,7 +130,7 @@ impl App for Router {
 }
 
 /// App, and the bounds within which it is served.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Server {
     /// Certificate for TLS; `None` for TCP alone.
     pub certificate: Option<Certificate>,

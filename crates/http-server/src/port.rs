@@ -7,12 +7,12 @@ use futures_util::future::BoxFuture;
 use socket2::{SockFilter, SockRef};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::OwnedSemaphorePermit,
+    sync::{OwnedSemaphorePermit, watch},
     task::JoinSet,
     time::{Duration, Instant, sleep, timeout},
 };
 
-use super::{ConnectionSlots, Server, activity::DrainControl, connection::Connections};
+use super::{ConnectionSlots, Server, activity::DrainState, connection::Connections};
 
 /// Serves the listener's connections.
 ///
@@ -31,22 +31,23 @@ pub fn serve(
 ) -> BoxFuture<'static, io::Result<()>> {
     // In a box, so that it is compiled with this crate.
     Box::pin(async move {
-        let drain = DrainControl::new();
+        let (drain, drained) = watch::channel(DrainState::Serving);
         let (accept_grace, drain_deadline) = (server.limits.accept_grace, server.limits.drain_deadline);
         let (slots, proxy_protocol) = (server.slots.clone(), server.proxy_protocol);
-        let connections = Connections::new(server, drain.watch());
-        let mut listener = Listener::new(listener);
+        let connections = Connections::new(server, drained);
+        let mut listener = Listener { listener, last_logged: None };
         let mut port = Port { slots, connections, proxy_protocol, accepted: None, open: JoinSet::new() };
 
         let is_closing = tokio::select! {
             () = port.accept_until(&mut listener, draining) => false,
             () = &mut shutdown => true,
         };
-        drain.drain();
+        let draining_since = Instant::now();
+        drain.send_replace(DrainState::Draining);
         if !is_closing {
             port.accept_until(&mut listener, shutdown).await;
         }
-        drain.close();
+        drain.send_replace(DrainState::Closing { draining_since });
         #[cfg(target_os = "linux")]
         listener.refuse_new();
         let all_closed = async {
@@ -64,7 +65,6 @@ pub fn serve(
 }
 
 /// Connections of a port.
-#[derive(Debug)]
 struct Port {
     slots: ConnectionSlots,
     connections: Connections,
@@ -138,35 +138,25 @@ impl Port {
 }
 
 /// Socket that accepts connections.
-#[derive(Debug)]
 struct Listener {
     listener: TcpListener,
     last_logged: Option<Instant>,
 }
 
 impl Listener {
-    fn new(listener: TcpListener) -> Self {
-        Self { listener, last_logged: None }
-    }
-
     /// Waits for the next connection. Cancel-safe: none is lost.
     async fn next(&mut self) -> (TcpStream, SocketAddr) {
         loop {
             match self.listener.accept().await {
                 Ok(accepted) => return accepted,
                 Err(error) => {
-                    self.log_failure(&error);
+                    if self.last_logged.is_none_or(|last| last.elapsed() >= Duration::from_secs(10)) {
+                        tracing::warn!(%error, "could not accept a connection");
+                        self.last_logged = Some(Instant::now());
+                    }
                     sleep(Duration::from_millis(50)).await; // file descriptors take time to return
                 }
             }
-        }
-    }
-
-    /// Logs the failure, unless another one was logged in the last 10 s.
-    fn log_failure(&mut self, error: &io::Error) {
-        if self.last_logged.is_none_or(|last| last.elapsed() >= Duration::from_secs(10)) {
-            tracing::warn!(%error, "could not accept a connection");
-            self.last_logged = Some(Instant::now());
         }
     }
 

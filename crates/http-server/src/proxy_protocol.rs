@@ -34,12 +34,12 @@ pub(super) async fn read_client(stream: &mut TcpStream) -> io::Result<Option<Soc
         }
         let mut block = vec![0; length.into()];
         stream.read_exact(&mut block).await?;
-        return client_of_block(kind, &block).map_err(|NotAHeader| malformed());
+        return client_of_block(kind, &block);
     }
     if !start.starts_with(b"PROXY ") {
         return Err(malformed());
     }
-    client_of_line(&read_line(stream, start.to_vec()).await?).map_err(|NotAHeader| malformed())
+    client_of_line(&read_line(stream, start.to_vec()).await?)
 }
 
 /// Reads the rest of a line. Bytes are taken once it is known that they belong to it.
@@ -63,31 +63,27 @@ fn malformed() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "it does not begin with a PROXY header of version 1 or 2")
 }
 
-/// Failure of a parser of headers.
-#[derive(Debug, PartialEq, Eq)]
-struct NotAHeader;
-
 /// Returns the client in a header of version 1, `PROXY TCP4 192.0.2.7 192.0.2.1 4711 443` with CRLF.
-fn client_of_line(line: &[u8]) -> Result<Option<SocketAddr>, NotAHeader> {
-    let line = str::from_utf8(line).ok().and_then(|line| line.strip_suffix("\r\n")).ok_or(NotAHeader)?;
+fn client_of_line(line: &[u8]) -> io::Result<Option<SocketAddr>> {
+    let line = str::from_utf8(line).ok().and_then(|line| line.strip_suffix("\r\n")).ok_or_else(malformed)?;
     let mut words = line.split(' ').skip(1); // the first was compared
     let is_ipv4 = match words.next() {
         Some("TCP4") => true,
         Some("TCP6") => false,
         Some("UNKNOWN") => return Ok(None), // whatever follows
-        _ => return Err(NotAHeader),
+        _ => return Err(malformed()),
     };
     let addresses =
         [(); 2].map(|()| words.next()?.parse().ok().filter(|it: &IpAddr| it.is_ipv4() == is_ipv4));
     let ports = [(); 2].map(|()| words.next()?.parse().ok());
     match (addresses, ports, words.next()) {
         ([Some(client), Some(_)], [Some(port), Some(_)], None) => Ok(Some((client, port).into())),
-        _ => Err(NotAHeader),
+        _ => Err(malformed()),
     }
 }
 
 /// Returns the client in the block of a header of version 2, behind the bytes that say what it is.
-fn client_of_block([version, family]: [u8; 2], block: &[u8]) -> Result<Option<SocketAddr>, NotAHeader> {
+fn client_of_block([version, family]: [u8; 2], block: &[u8]) -> io::Result<Option<SocketAddr>> {
     const LOCAL: u8 = 0x20;
     const PROXY: u8 = 0x21;
     let (client, rest): (IpAddr, _) = match (version, family) {
@@ -103,16 +99,16 @@ fn client_of_block([version, family]: [u8; 2], block: &[u8]) -> Result<Option<So
             let ([client, _server], rest) = addresses(block)?;
             (Ipv6Addr::from(client).into(), rest)
         }
-        _ => return Err(NotAHeader),
+        _ => return Err(malformed()),
     };
     let ([port, _], _extensions) = addresses(rest)?;
     Ok(Some((client, u16::from_be_bytes(port)).into()))
 }
 
 /// Splits the source and the destination, of `N` bytes each, from the rest.
-fn addresses<const N: usize>(block: &[u8]) -> Result<([[u8; N]; 2], &[u8]), NotAHeader> {
-    let (source, rest) = block.split_first_chunk().ok_or(NotAHeader)?;
-    let (destination, rest) = rest.split_first_chunk().ok_or(NotAHeader)?;
+fn addresses<const N: usize>(block: &[u8]) -> io::Result<([[u8; N]; 2], &[u8])> {
+    let (source, rest) = block.split_first_chunk().ok_or_else(malformed)?;
+    let (destination, rest) = rest.split_first_chunk().ok_or_else(malformed)?;
     Ok(([*source, *destination], rest))
 }
 
@@ -123,8 +119,9 @@ mod tests {
 
     use super::*;
 
-    fn line(line: &str) -> Result<Option<String>, NotAHeader> {
-        client_of_line(line.as_bytes()).map(|client| client.map(|client| client.to_string()))
+    fn line(line: &str) -> Result<Option<String>, io::ErrorKind> {
+        let client = client_of_line(line.as_bytes()).map_err(|error| error.kind())?;
+        Ok(client.map(|client| client.to_string()))
     }
 
     #[test]
@@ -146,14 +143,15 @@ mod tests {
             "PROXY UDP4 192.0.2.7 192.0.2.1 4711 443\r\n",
             "PROXY \r\n",
         ] {
-            assert_eq!(line(malformed), Err(NotAHeader), "{malformed:?}");
+            assert_eq!(line(malformed), Err(io::ErrorKind::InvalidData), "{malformed:?}");
         }
     }
 
     #[test]
     fn a_block_names_its_client() {
         let client = |kind, block: &[u8]| {
-            client_of_block(kind, block).map(|client| client.map(|client| client.to_string()))
+            let client = client_of_block(kind, block).map_err(|error| error.kind())?;
+            Ok(client.map(|client| client.to_string()))
         };
         let of_ipv4 = [192, 0, 2, 7, 192, 0, 2, 1, 0x12, 0x67, 1, 0xbb];
         let of_ipv6 = [&Ipv6Addr::LOCALHOST.octets()[..], &[0; 16], &[0x12, 0x67, 1, 0xbb]].concat();
@@ -178,7 +176,7 @@ mod tests {
             ([0x22, 0x11], &of_ipv4),
             ([0x11, 0x11], &of_ipv4),
         ] {
-            assert_eq!(client(kind, block), Err(NotAHeader), "{kind:?}");
+            assert_eq!(client(kind, block), Err(io::ErrorKind::InvalidData), "{kind:?}");
         }
     }
 

@@ -13,7 +13,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::{activity::Activity, connection_slots::UnreadBytes};
 
 /// Stream that records in the activity when bytes are received, and when all are sent.
-#[derive(Debug)]
 pub(super) struct ObservedStream<I> {
     stream: I,
     activity: Activity,
@@ -134,16 +133,20 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for ObservedStream<I> {
 mod tests {
     use std::sync::Arc;
 
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        sync::watch,
+    };
 
     use super::*;
-    use crate::{activity::DrainControl, connection_slots::ConnectionSlots};
+    use crate::{activity::DrainState, connection_slots::ConnectionSlots};
 
     #[tokio::test]
     async fn what_a_client_does_not_take_is_unread_until_it_does() {
         let slots = ConnectionSlots::new(1, 1);
         let slot = slots.take(None, [192, 0, 2, 1].into()).unwrap();
-        let activity = Activity::new(DrainControl::new().watch(), Arc::clone(&slot.connection));
+        let (_, drain) = watch::channel(DrainState::Serving);
+        let activity = Activity::new(drain, Arc::clone(&slot.connection));
         let (client, server) = tokio::io::duplex(8);
         let (mut client, mut server) = (client, ObservedStream::new(server, activity, 5));
         let write = tokio::spawn(async move { server.write_all(&[b'x'; 20]).await });

@@ -1,13 +1,7 @@
 //! Certificates and keys in PEM files, with errors that name the file and its fault. The certificate of an
 //! HTTPS port can be replaced while the port is served.
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
-};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use petstore_telemetry::metrics::{Collectors, IntGauge, Sampled, gauge};
@@ -120,13 +114,10 @@ pub fn certified_key(certificate: &[u8], key: &[u8]) -> Result<Arc<CertifiedKey>
     }
 }
 
-/// Certificate in use. Clones share it.
+/// Certificate in use: the acceptor that performs handshakes with it, and its end in Unix seconds. Clones
+/// share it.
 #[derive(Clone)]
-pub struct Certificate {
-    acceptor: Arc<Mutex<TlsAcceptor>>,
-    /// End of the certificate in use, in Unix seconds.
-    expiry: Arc<AtomicI64>,
-}
+pub struct Certificate(Arc<Mutex<(TlsAcceptor, i64)>>);
 
 impl Certificate {
     /// Parses a certificate, followed by those between it and its authority's, and its private key.
@@ -142,24 +133,23 @@ impl Certificate {
         let resolver = Arc::new(SingleCertAndKey::from(certified));
         let mut config = config.with_no_client_auth().with_cert_resolver(resolver);
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()]; // the best first (RFC 7301)
-        let acceptor = TlsAcceptor::from(Arc::new(config));
-        Ok(Self { acceptor: Arc::new(Mutex::new(acceptor)), expiry: Arc::new(expiry.into()) })
+        Ok(Self(Arc::new(Mutex::new((TlsAcceptor::from(Arc::new(config)), expiry)))))
     }
 
     /// Uses another certificate from now on. Open connections continue.
     pub fn replace(&self, other: &Self) {
-        *self.acceptor.lock() = other.acceptor();
-        self.expiry.store(other.expiry(), Ordering::Relaxed);
+        let other = other.0.lock().clone();
+        *self.0.lock() = other;
     }
 
     /// Returns the end of the certificate in use, in Unix seconds.
     pub fn expiry(&self) -> i64 {
-        self.expiry.load(Ordering::Relaxed)
+        self.0.lock().1
     }
 
     /// Returns the acceptor that performs handshakes with the certificate in use.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
-        self.acceptor.lock().clone()
+        self.0.lock().0.clone()
     }
 }
 
@@ -171,13 +161,6 @@ pub fn certificate_metrics(prefix: &str, certificate: Option<&Certificate>) -> C
     vec![Sampled::boxed(expiry, move |expiry: &IntGauge| {
         expiry.set(certificate.as_ref().map_or(0, Certificate::expiry));
     })]
-}
-
-/// Leaves out the key.
-impl fmt::Debug for Certificate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Certificate").finish_non_exhaustive()
-    }
 }
 
 /// Returns the end of the first certificate in a PEM file, in Unix seconds; `None` if none can be read.

@@ -21,7 +21,6 @@ use petstore_telemetry::metrics::{Histogram, IntCounterVec, counters, durations}
 use super::{KeyError, KnownKey, LastBan, changes::Stamp};
 
 /// The core's answer about a key that exists, or did exist.
-#[derive(Debug)]
 pub(super) struct CachedKey {
     pub(super) key: Arc<KnownKey>,
     /// Revision and time of the answer.
@@ -79,19 +78,6 @@ impl CachedKey {
         }
         Ok(&self.key)
     }
-
-    /// Notes a use. Returns `true` for the first one since [`Self::take_use`].
-    pub(super) fn note_use(&self, now: UnixMillis) -> bool {
-        self.last_used_at.fetch_max(now.0, Ordering::Relaxed);
-        // Reads first, so that of many threads that use one key only the first one writes.
-        !self.reported_soon.load(Ordering::Relaxed) && !self.reported_soon.swap(true, Ordering::AcqRel)
-    }
-
-    /// Returns the last use, which is to be reported now.
-    pub(super) fn take_use(&self) -> UnixMillis {
-        self.reported_soon.store(false, Ordering::Release);
-        UnixMillis(self.last_used_at.load(Ordering::Relaxed))
-    }
 }
 
 /// State of a digest in the cache.
@@ -104,13 +90,17 @@ pub(super) enum CacheState {
 }
 
 /// Keys used since the last report: up to twice as many as the resolver caches.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct LastUsed(Mutex<Vec<Arc<CachedKey>>>);
 
 impl LastUsed {
     /// Notes a use. Only a key's first use since the last report takes the lock.
     pub(super) fn note(&self, entry: &Arc<CachedKey>, now: UnixMillis) {
-        if entry.note_use(now) {
+        entry.last_used_at.fetch_max(now.0, Ordering::Relaxed);
+        // Reads first, so that of many threads that use one key only the first one writes.
+        let is_first =
+            !entry.reported_soon.load(Ordering::Relaxed) && !entry.reported_soon.swap(true, Ordering::AcqRel);
+        if is_first {
             let mut waiting = self.0.lock();
             if waiting.len() < 100_000 {
                 waiting.push(Arc::clone(entry));
@@ -125,7 +115,8 @@ impl LastUsed {
         let mut uses = HashMap::with_capacity(waiting.len());
         for entry in &waiting {
             let last_use: &mut u64 = uses.entry(&*entry.key.key_id).or_default();
-            *last_use = entry.take_use().0.max(*last_use);
+            entry.reported_soon.store(false, Ordering::Release);
+            *last_use = entry.last_used_at.load(Ordering::Relaxed).max(*last_use);
         }
         let report = |(key_id, at): (&str, u64)| KeyUse {
             key_id: key_id.to_owned(),
@@ -139,7 +130,6 @@ impl LastUsed {
 const FIRST_TIME: i64 = 1_000_000_000_000;
 
 metrics! {
-    #[derive(Debug)]
     pub(super) struct KeyMetrics(prefix) {
         cache: IntCounterVec = counters(
             &format!("{prefix}key_cache_requests_total"),
@@ -263,11 +253,12 @@ mod tests {
 
     #[test]
     fn a_use_is_reported_once_with_the_latest_time() {
-        let entry = entry(answer()).unwrap();
-        assert!(entry.note_use(UnixMillis(5)));
-        assert!(!entry.note_use(UnixMillis(7)));
-        assert!(!entry.note_use(UnixMillis(6)));
-        assert_eq!(entry.take_use(), UnixMillis(7));
-        assert!(entry.note_use(UnixMillis(8)));
+        let (entry, used) = (Arc::new(entry(answer()).unwrap()), LastUsed::default());
+        for (times, reported) in [(&[5, 7, 6][..], 7), (&[8], 8)] {
+            for at in times {
+                used.note(&entry, UnixMillis(*at));
+            }
+            assert_eq!(used.take(), [KeyUse { key_id: "key".to_owned(), last_used_at_ms: reported }]);
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! Calls to the core's key service, each with a deadline.
+//! Calls to the core's key service, each with a deadline. [`KeyError::CoreAway`] means that the core did not
+//! answer, or answered with an error.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicI64, Ordering},
@@ -23,7 +24,7 @@ use petstore_telemetry::parts::{Fault, FaultCause, PartState};
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::bans::ImposedBan;
+use super::{KeyError, bans::ImposedBan};
 
 /// Deadline of one call.
 const DEADLINE: Duration = Duration::from_secs(1);
@@ -32,12 +33,7 @@ const DEADLINE: Duration = Duration::from_secs(1);
 /// that a core does not answer.
 const CHANGES_DEADLINE: Duration = Duration::from_secs(2);
 
-/// The core did not answer, or answered with an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CoreAway;
-
 /// The core's key service, and the state of the core.
-#[derive(Debug)]
 pub(super) struct KeyService {
     core: TracedTransport,
     client: KeyServiceClient<TracedTransport>,
@@ -125,9 +121,9 @@ impl KeyService {
 
     /// Returns the core's data on at most 1,000 keys. While the core is known to be away it is not asked, so
     /// that no request waits for the deadline. [`Self::list_changes`] detects its return.
-    pub(super) async fn resolve(&self, digests: &[KeyDigest]) -> Result<ResolveKeysResponse, CoreAway> {
+    pub(super) async fn resolve(&self, digests: &[KeyDigest]) -> Result<ResolveKeysResponse, KeyError> {
         if self.is_away.load(Ordering::Relaxed) {
-            return Err(CoreAway);
+            return Err(KeyError::CoreAway);
         }
         let asked_at = self.clock.now();
         let digests = digests.iter().map(|digest| digest.0.to_vec()).collect();
@@ -144,16 +140,16 @@ impl KeyService {
             } else {
                 tracing::debug!(error, "could not resolve API keys");
             }
-            CoreAway
+            KeyError::CoreAway
         })
     }
 
     /// Returns the core's data on the key with this identifier.
-    pub(super) async fn find(&self, key_id: &str) -> Result<ResolveKeysResponse, CoreAway> {
+    pub(super) async fn find(&self, key_id: &str) -> Result<ResolveKeysResponse, KeyError> {
         let question = ResolveKeysRequest { key_id: key_id.to_owned(), ..ResolveKeysRequest::default() };
         self.ask(question).await.map_err(|status| {
             tracing::debug!(error = failure_text(&status), "could not find an API key");
-            CoreAway
+            KeyError::CoreAway
         })
     }
 
@@ -165,7 +161,7 @@ impl KeyService {
         attempts.await
     }
 
-    pub(super) async fn list_changes(&self, after_revision: i64) -> Result<ListChangesResponse, CoreAway> {
+    pub(super) async fn list_changes(&self, after_revision: i64) -> Result<ListChangesResponse, KeyError> {
         let asked_at = self.clock.now();
         // Once more if the answer is lost: one of several cores that stops does not make the core away.
         let attempts = retry_once(&self.retries, Instant::now() + CHANGES_DEADLINE, |left| {
@@ -201,7 +197,7 @@ impl KeyService {
                 }
             }
         }
-        answer.map_err(|_| CoreAway)
+        answer.map_err(|_| KeyError::CoreAway)
     }
 
     /// Notes the methods that the core has. Logs one line when it lacks some, and one when it has them all.
@@ -221,12 +217,12 @@ impl KeyService {
 
     /// Reports a ban, and returns the resulting ban, or `None` if the core refuses this report and would
     /// refuse it again.
-    pub(super) async fn report_ban(&self, ban: &ImposedBan) -> Result<Option<ReportBanResponse>, CoreAway> {
+    pub(super) async fn report_ban(&self, ban: &ImposedBan) -> Result<Option<ReportBanResponse>, KeyError> {
         let mut client = self.client.clone();
         let report = |report| async move { client.report_ban(report).await };
         self.ban_reports.judge(call_within(DEADLINE, ban.to_core(), report).await).map_err(|status| {
             tracing::debug!(error = failure_text(&status), "could not report a ban");
-            CoreAway
+            KeyError::CoreAway
         })
     }
 
@@ -395,7 +391,7 @@ mod tests {
             (Refusing, Level::WARN),
         ] {
             *core.lock().unwrap() = state;
-            assert_eq!(service.resolve(&[]).await.map(drop), Err(CoreAway));
+            assert_eq!(service.resolve(&[]).await.map(drop), Err(KeyError::CoreAway));
             assert_eq!(logged.levels(), [level]);
         }
     }

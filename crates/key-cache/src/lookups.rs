@@ -41,15 +41,6 @@ const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of lookups in the queue, each about 100 bytes.
 const MAX_QUEUE: usize = 100_000;
 
-/// Reason of a lookup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// The key is not cached; a client at this address sent it.
-    Unknown(ClientAddress),
-    /// The key is cached, but stale.
-    Refresh,
-}
-
 /// Makes calls about many digests, with answers of type `T`. All lookups of a call get clones of its answer.
 pub(super) struct Lookups<T: Clone> {
     call: Box<dyn Fn(Vec<KeyDigest>) -> BoxFuture<'static, T> + Send + Sync>,
@@ -67,11 +58,8 @@ struct Queue<T: Clone> {
     is_gathering: bool,
 }
 
-struct QueuedLookup<T: Clone> {
-    digest: KeyDigest,
-    /// Receives the call that the digest is part of.
-    call: oneshot::Sender<Call<T>>,
-}
+/// A digest, and what receives the call that it is part of.
+type QueuedLookup<T> = (KeyDigest, oneshot::Sender<Call<T>>);
 
 impl<T: Clone + Send + Sync + 'static> Lookups<T> {
     pub(super) fn new(
@@ -82,14 +70,19 @@ impl<T: Clone + Send + Sync + 'static> Lookups<T> {
         Arc::new(Self { call: Box::new(call), slots, queue: Mutex::new(queue) })
     }
 
-    /// Returns the answer of a call that this digest is part of. Must be called inside a tokio runtime. If
-    /// the future is dropped while it is in the queue, the core is not asked about the digest.
+    /// Returns the answer of a call that this digest is part of. A client at the address sent the key; `None`
+    /// if the key is cached, but stale. Must be called inside a tokio runtime. If the future is dropped while
+    /// it is in the queue, the core is not asked about the digest.
     ///
     /// # Errors
     /// [`KeyError::Overloaded`] if it waits for longer than [`QUEUE_TIMEOUT`], or the queue is full.
-    pub(super) async fn find(self: &Arc<Self>, digest: KeyDigest, purpose: Purpose) -> Result<T, KeyError> {
+    pub(super) async fn find(
+        self: &Arc<Self>,
+        digest: KeyDigest,
+        unknown_from: Option<ClientAddress>,
+    ) -> Result<T, KeyError> {
         let (call, begun) = oneshot::channel();
-        if self.queue.lock().push(purpose, QueuedLookup { digest, call })? {
+        if self.queue.lock().push(unknown_from, (digest, call))? {
             tokio::spawn(Gatherer { lookups: Arc::clone(self), is_running: true }.run());
         }
         match timeout(QUEUE_TIMEOUT, begun).await {
@@ -101,13 +94,17 @@ impl<T: Clone + Send + Sync + 'static> Lookups<T> {
 
 impl<T: Clone> Queue<T> {
     /// Adds a lookup. Returns `true` if the caller has to start a gatherer.
-    fn push(&mut self, purpose: Purpose, queued: QueuedLookup<T>) -> Result<bool, KeyError> {
+    fn push(
+        &mut self,
+        unknown_from: Option<ClientAddress>,
+        queued: QueuedLookup<T>,
+    ) -> Result<bool, KeyError> {
         if self.refreshes.len() + self.unknown.len() >= MAX_QUEUE {
             return Err(KeyError::Overloaded);
         }
-        match purpose {
-            Purpose::Refresh => self.refreshes.push_back(queued),
-            Purpose::Unknown(address) => self.unknown.push(address, queued),
+        match unknown_from {
+            None => self.refreshes.push_back(queued),
+            Some(address) => self.unknown.push(address, queued),
         }
         Ok(!std::mem::replace(&mut self.is_gathering, true))
     }
@@ -118,7 +115,7 @@ impl<T: Clone> Queue<T> {
         while batch.len() < MAX_BATCH
             && let Some(queued) = self.refreshes.pop_front().or_else(|| self.unknown.pop(|_| true))
         {
-            if !queued.call.is_closed() {
+            if !queued.1.is_closed() {
                 batch.push(queued);
             }
         }
@@ -156,14 +153,14 @@ impl<T: Clone + Send + Sync + 'static> Gatherer<T> {
     }
 
     fn begin(&self, batch: Vec<QueuedLookup<T>>, slot: OwnedSemaphorePermit) {
-        let call = (self.lookups.call)(batch.iter().map(|queued| queued.digest).collect());
+        let call = (self.lookups.call)(batch.iter().map(|(digest, _)| *digest).collect());
         let call = async move {
             let _slot = slot; // until the answer has arrived, or no lookup waits for it
             call.await
         };
         let call = call.boxed().shared();
-        for queued in batch {
-            let _ = queued.call.send(call.clone()); // an error: it has just been dropped
+        for (_, lookup) in batch {
+            let _ = lookup.send(call.clone()); // an error: it has just been dropped
         }
     }
 }
@@ -178,7 +175,6 @@ impl<T: Clone> Drop for Gatherer<T> {
 
 /// Lookups in flight. A lookup is driven by the tasks that wait for it, and ends when all of them are
 /// dropped.
-#[derive(Debug)]
 pub(super) struct SingleFlight<T>(Mutex<HashMap<KeyDigest, WeakShared<BoxFuture<'static, T>>>>);
 
 impl<T> Default for SingleFlight<T> {

@@ -1,6 +1,6 @@
 //! Resolves API keys: from the cache, or by a lookup in the core.
 
-use std::{collections::HashMap, fmt, net::IpAddr, sync::Arc, time::Duration};
+use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use moka::future::Cache;
@@ -17,8 +17,8 @@ use super::{
     bans::ImposedBans,
     cached_key::{CacheState, CachedKey, KeyMetrics, LastUsed},
     changes::{Changes, Stamp},
-    key_service::{CoreAway, KeyService},
-    lookups::{Lookups, Purpose, SingleFlight},
+    key_service::KeyService,
+    lookups::{Lookups, SingleFlight},
 };
 
 /// Maximum number of cached keys.
@@ -43,7 +43,7 @@ struct ResolverState {
     /// Time until which a digest is treated as unknown.
     unknown: Cache<KeyDigest, UnixMillis>,
     single_flight: SingleFlight<Result<Arc<CachedKey>, KeyError>>,
-    lookups: Arc<Lookups<Result<Arc<FoundKeys>, CoreAway>>>,
+    lookups: Arc<Lookups<Result<Arc<FoundKeys>, KeyError>>>,
     last_used: LastUsed,
     metrics: KeyMetrics,
     on_changes: Box<dyn Fn(&ListChangesResponse) + Send + Sync>,
@@ -126,7 +126,7 @@ impl KeyResolver {
     /// [`KeyError::Unknown`] or [`KeyError::CoreAway`].
     pub async fn find(&self, key_id: &str) -> Result<Arc<KnownKey>, KeyError> {
         let (asked_at, history) = (self.0.clock.now(), self.0.changes.history());
-        let answer = self.0.core.find(key_id).await.map_err(|CoreAway| KeyError::CoreAway)?;
+        let answer = self.0.core.find(key_id).await?;
         let found = answer.keys.into_iter().find_map(|found| found.key).ok_or(KeyError::Unknown)?;
         let stamp = Stamp { account_id: found.account_id, revision: answer.revision, history, asked_at };
         let entry = CachedKey::read(found, stamp);
@@ -221,13 +221,13 @@ impl ResolverState {
         digest: KeyDigest,
         from: ClientAddress,
     ) -> Result<Arc<CachedKey>, KeyError> {
-        let purpose = match self.cached(&digest).await {
+        let unknown_from = match self.cached(&digest).await {
             CacheState::Key(entry) => return Ok(entry),
             CacheState::UnknownKey => return Err(KeyError::Unknown),
-            CacheState::Outdated => Purpose::Refresh,
-            CacheState::Missing => Purpose::Unknown(from),
+            CacheState::Outdated => None,
+            CacheState::Missing => Some(from),
         };
-        let found = self.call(digest, purpose).await;
+        let found = self.call(digest, unknown_from).await;
         self.metrics.looked_up(found.as_ref().err());
         match &found {
             Ok(entry) => self.known.insert(digest, Arc::clone(entry)).await,
@@ -242,10 +242,14 @@ impl ResolverState {
 
     /// Returns the core's answer if it is valid. An answer that is older than a change already reported must
     /// not be cached.
-    async fn call(&self, digest: KeyDigest, purpose: Purpose) -> Result<Arc<CachedKey>, KeyError> {
+    async fn call(
+        &self,
+        digest: KeyDigest,
+        unknown_from: Option<ClientAddress>,
+    ) -> Result<Arc<CachedKey>, KeyError> {
         for _ in 0..3 {
             // Again if the core answers with data that it has itself declared stale.
-            let found = self.lookups.find(digest, purpose).await?.map_err(|CoreAway| KeyError::CoreAway)?;
+            let found = self.lookups.find(digest, unknown_from).await??;
             let key = found.keys.get(&digest).cloned().ok_or(KeyError::Unknown)?;
             let FoundKeys { revision, history, asked_at, .. } = *found;
             let stamp = Stamp { account_id: key.account_id, revision, history, asked_at };
@@ -277,7 +281,7 @@ impl ResolverState {
 
     /// Reports new bans, until the core does not answer. Its answer counts as a change: the key is looked up
     /// again, with the ban that is then in force.
-    async fn report_bans(&self) -> Result<(), CoreAway> {
+    async fn report_bans(&self) -> Result<(), KeyError> {
         for ban in self.imposed.unreported() {
             let (asked_at, history) = (self.clock.now(), self.changes.history());
             if let Some(answer) = self.core.report_ban(&ban).await? {
@@ -299,7 +303,7 @@ fn lookups(
     core: Arc<KeyService>,
     changes: Arc<Changes>,
     clock: Clock,
-) -> Arc<Lookups<Result<Arc<FoundKeys>, CoreAway>>> {
+) -> Arc<Lookups<Result<Arc<FoundKeys>, KeyError>>> {
     Lookups::new(move |digests| {
         let (core, changes, clock) = (Arc::clone(&core), Arc::clone(&changes), clock.clone());
         let call = async move {
@@ -314,13 +318,6 @@ fn lookups(
         };
         call.boxed()
     })
-}
-
-/// Omits the keys.
-impl fmt::Debug for KeyResolver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyResolver").finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]

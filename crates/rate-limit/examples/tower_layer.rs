@@ -22,7 +22,7 @@ use tower::{Layer, Service, ServiceExt, layer::layer_fn, service_fn};
 const QUOTA: Quota = Quota { per_minute: 3, per_day: 1_000 };
 
 /// Service that answers 429 in place of `inner` to requests beyond the quota of their account.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Limited<S> {
     inner: S,
     limiter: Arc<dyn RateLimiter>,

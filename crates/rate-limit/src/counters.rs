@@ -24,7 +24,6 @@ const SHARDS: usize = 64;
 const FIRST_SWEEP: usize = 64;
 
 /// Limiter for one gateway alone: windows and strikes live and end with the process.
-#[derive(Debug)]
 pub struct InProcessLimiter {
     clock: Clock,
     counters: CounterStore,
@@ -54,7 +53,6 @@ impl RateLimiter for InProcessLimiter {
 
 /// Counters of every caller. Accounts and addresses have separate maps, so that a flood of unauthenticated
 /// clients cannot evict the counts of accounts.
-#[derive(Debug)]
 pub(super) struct CounterStore {
     accounts: CounterMap<i64>,
     /// Requests for usage, by account.
@@ -151,7 +149,6 @@ impl Counters {
 }
 
 /// Counters of every caller of one kind.
-#[derive(Debug)]
 pub(super) struct CounterMap<K> {
     hasher: RandomState,
     shards: Box<[Mutex<CounterShard<K>>]>,
@@ -159,7 +156,6 @@ pub(super) struct CounterMap<K> {
     capacity: usize,
 }
 
-#[derive(Debug)]
 struct CounterShard<K> {
     counters: HashMap<K, Counters>,
     sweep_at: usize,

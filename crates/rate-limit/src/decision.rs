@@ -183,6 +183,12 @@ pub struct LimitStatus {
     pub strikes: Option<Strikes>,
 }
 
+impl From<Decision> for LimitStatus {
+    fn from(decision: Decision) -> Self {
+        Self { decision, refused_until: None, strikes: None }
+    }
+}
+
 /// Requests of a key that ignored 429.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strikes {

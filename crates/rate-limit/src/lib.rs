@@ -64,7 +64,7 @@ mod policy;
 mod redis;
 mod resilient;
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use petstore_caller::client_address::ClientAddress;
@@ -104,7 +104,7 @@ pub enum LimitKey {
 /// A refusal is a value, and an outage is an error: the counters cannot be reached, and the operator chose to
 /// refuse in that case.
 #[async_trait]
-pub trait RateLimiter: Send + Sync + fmt::Debug {
+pub trait RateLimiter: Send + Sync {
     /// Decides on one request of `caller`, and counts it if it is admitted. Refusals before `settled_at` no
     /// longer make a request a strike, because a ban of the key or its lifting settled them; 0 if there was
     /// none.

@@ -159,6 +159,21 @@ pub(crate) fn take(
     }
 }
 
+/// Decides on one request as [`take`] does if that `is_counted`, and otherwise as [`inspect`].
+pub(crate) fn decide(
+    is_counted: bool,
+    record: Record,
+    quota: Quota,
+    settled_at: UnixMillis,
+    now: UnixMillis,
+) -> (LimitStatus, Record) {
+    if !is_counted {
+        return (inspect(record, quota, settled_at, now), record);
+    }
+    let (decision, next) = take(record, quota, settled_at, now);
+    (decision.into(), next)
+}
+
 /// Returns the parts of a caller's state that still matter.
 pub(crate) fn inspect(record: Record, quota: Quota, settled_at: UnixMillis, now: UnixMillis) -> LimitStatus {
     let (decision, Record { abuse, .. }) = look(record, quota, settled_at, now);

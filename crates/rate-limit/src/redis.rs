@@ -58,7 +58,6 @@ pub struct RedisSettings {
 /// client of a Cluster also retries, at most twice, calls without an answer, so that they may be counted
 /// three times.
 /// Must be used inside a tokio runtime.
-#[derive(Debug)]
 pub struct RedisLimiter {
     shards: Shards,
     deadlines: RedisDeadlines,
@@ -201,7 +200,7 @@ impl RedisLimiter {
 fn describe() -> SpanDescription {
     let attributes =
         vec![KeyValue::new("db.system.name", "redis"), KeyValue::new("db.operation.name", "EVALSHA")];
-    SpanDescription { name: "EVALSHA".into(), attributes }
+    ("EVALSHA".into(), attributes)
 }
 
 /// Returns `true` if all servers that answered say `maxmemory_policy:noeviction`.

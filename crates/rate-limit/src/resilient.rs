@@ -12,7 +12,10 @@ mod tests;
 use std::{collections::HashMap, fmt, num::NonZeroU16, str::FromStr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::{
+    TryFutureExt,
+    future::{BoxFuture, join_all},
+};
 use parking_lot::Mutex;
 use petstore_clock::{Clock, UnixMillis};
 use petstore_telemetry::parts::FaultCause;
@@ -44,11 +47,7 @@ pub enum OnRedisFailure {
 /// Writes `local`, `open` or `closed`.
 impl fmt::Display for OnRedisFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Local => "local",
-            Self::Open => "open",
-            Self::Closed => "closed",
-        })
+        f.write_str(&format!("{self:?}").to_ascii_lowercase())
     }
 }
 
@@ -71,7 +70,6 @@ impl FromStr for OnRedisFailure {
 /// Requests of an address are counted in Redis only from the time at which half of this gateway's share of a
 /// limit is used, so that strangers cannot fill it. Then Redis allows what is left of the limit. So each
 /// other gateway may admit half a share more.
-#[derive(Debug)]
 pub struct ResilientLimiter {
     redis: RedisLimiter,
     on_failure: OnRedisFailure,
@@ -191,44 +189,55 @@ impl ResilientLimiter {
         self.breakers.lock().get(&shard.node).is_none_or(Breaker::is_closed)
     }
 
-    /// Returns the requests of an address that Redis does not know, while Redis is asked; none for a key.
-    fn first_requests(&self, shard: &Shard, limit_key: &LimitKey) -> Option<Windows> {
-        let is_shared = matches!(limit_key, LimitKey::Address(_)) && self.is_shared(shard);
-        is_shared.then(|| self.fallback.admitted(limit_key))
-    }
-
-    /// Returns Redis's answer to an address that it refused before, for the time of the refusal: such an
-    /// address costs Redis nothing. A key has no such memory, because its refused requests are counted as
-    /// strikes.
-    fn remembered(&self, first: Option<Windows>, limit_key: &LimitKey, left: Quota) -> Option<LimitStatus> {
-        first?;
-        let seen = self.fallback.as_seen(limit_key, left);
-        Some(seen).filter(|seen| seen.decision.outcome != Outcome::Admitted)
-    }
-
-    /// Returns Redis's answer about the key, if Redis is asked and answers in time. Otherwise the request is
-    /// decided without Redis: `locally` by this gateway's own counts, or `openly` without counts.
-    async fn decide<T>(
+    /// Decides on a request of `limit_key`, and counts it if that `is_counted`: by Redis's answer, if Redis is
+    /// asked and answers in time, and otherwise by this gateway's own counts or without counts.
+    async fn decide(
         &self,
-        shard: &Shard,
+        is_counted: bool,
         limit_key: &LimitKey,
-        call: BoxFuture<'_, Decided<T>>,
-        decision: fn(&T) -> &Decision,
-        locally: impl FnOnce(&Fallback) -> T,
-        openly: impl FnOnce(UnixMillis) -> T,
-    ) -> Decided<T> {
-        let asked_at = self.fallback.local_time();
-        if let Ok(answer) = self.call_redis(shard, call).await {
-            self.fallback.learn(limit_key, decision(&answer), asked_at);
-            return Ok(answer);
+        quota: Quota,
+        settled_at: UnixMillis,
+    ) -> Decided<LimitStatus> {
+        let shard = self.redis.shard_of(limit_key);
+        // Requests of an address that Redis does not know, while Redis is asked; none for a key.
+        let is_shared = matches!(limit_key, LimitKey::Address(_)) && self.is_shared(&shard);
+        let first = is_shared.then(|| self.fallback.admitted(limit_key));
+        if let Some(status) = first.and_then(|_| self.fallback.decide_first(is_counted, limit_key, quota)) {
+            return Ok(status);
         }
-        let decided = match self.on_failure {
-            OnRedisFailure::Local => locally(&self.fallback),
-            OnRedisFailure::Open => openly(self.fallback.now()),
+        let left = left(quota, first);
+        let whole = |status: LimitStatus| LimitStatus {
+            decision: with_first(status.decision, first, quota),
+            ..status
+        };
+        // An address that Redis refused before costs it nothing for the time of the refusal. A key has no such
+        // memory, because its refused requests are counted as strikes.
+        let seen = first.map(|_| self.fallback.as_seen(limit_key, left));
+        if let Some(refused) = seen.filter(|seen| seen.decision.outcome != Outcome::Admitted) {
+            return Ok(whole(refused));
+        }
+        let call: BoxFuture<'_, _> = if is_counted {
+            let decision = self.redis.take_on(&shard, limit_key, left, settled_at);
+            Box::pin(decision.map_ok(LimitStatus::from))
+        } else {
+            Box::pin(self.redis.inspect_on(&shard, limit_key, left, settled_at))
+        };
+        let asked_at = self.fallback.local_time();
+        if let Ok(status) = self.call_redis(&shard, call).await {
+            self.fallback.learn(limit_key, &status.decision, asked_at);
+            return Ok(whole(status));
+        }
+        let status = match self.on_failure {
+            OnRedisFailure::Local => self.fallback.decide(is_counted, limit_key, quota, settled_at),
+            OnRedisFailure::Open => {
+                let now = self.fallback.now();
+                policy::decide(is_counted, Record::default(), quota, settled_at, now).0
+            }
             OnRedisFailure::Closed => return Err(LimiterUnavailable),
         };
         self.metrics.decided_alone.inc();
-        Ok(decided)
+        let decision = Decision { scope: Scope::Node, ..status.decision };
+        Ok(LimitStatus { decision, ..status })
     }
 
     /// Returns the shard's answer to a request's question, if it is asked and answers in time.
@@ -281,24 +290,7 @@ impl ResilientLimiter {
 #[async_trait]
 impl RateLimiter for ResilientLimiter {
     async fn take(&self, limit_key: &LimitKey, quota: Quota, settled_at: UnixMillis) -> Decided<Decision> {
-        let shard = self.redis.shard_of(limit_key);
-        let first = self.first_requests(&shard, limit_key);
-        if let Some(decision) = first.and_then(|_| self.fallback.take_first(limit_key, quota)) {
-            return Ok(decision);
-        }
-        let left = left(quota, first);
-        if let Some(refused) = self.remembered(first, limit_key, left) {
-            return Ok(with_first(refused.decision, first, quota));
-        }
-        let decided = self.decide(
-            &shard,
-            limit_key,
-            Box::pin(self.redis.take_on(&shard, limit_key, left, settled_at)),
-            |decision| decision,
-            |fallback| fallback.take(limit_key, quota, settled_at),
-            |now| on_its_own(policy::take(Record::default(), quota, settled_at, now).0),
-        );
-        Ok(with_first(decided.await?, first, quota))
+        Ok(self.decide(true, limit_key, quota, settled_at).await?.decision)
     }
 
     async fn inspect(
@@ -307,32 +299,7 @@ impl RateLimiter for ResilientLimiter {
         quota: Quota,
         settled_at: UnixMillis,
     ) -> Decided<LimitStatus> {
-        let shard = self.redis.shard_of(limit_key);
-        let first = self.first_requests(&shard, limit_key);
-        if let Some(windows) = first.filter(|windows| self.fallback.is_first(*windows, quota)) {
-            let record = Record { windows, ..Record::default() };
-            return Ok(policy::inspect(record, quota, settled_at, self.fallback.now()));
-        }
-        let left = left(quota, first);
-        let whole = |status: LimitStatus| LimitStatus {
-            decision: with_first(status.decision, first, quota),
-            ..status
-        };
-        if let Some(refused) = self.remembered(first, limit_key, left) {
-            return Ok(whole(refused));
-        }
-        let inspected = self.decide(
-            &shard,
-            limit_key,
-            Box::pin(self.redis.inspect_on(&shard, limit_key, left, settled_at)),
-            |limit_status| &limit_status.decision,
-            |fallback| fallback.inspect(limit_key, quota, settled_at),
-            |now| {
-                let limit_status = policy::inspect(Record::default(), quota, settled_at, now);
-                LimitStatus { decision: on_its_own(limit_status.decision), ..limit_status }
-            },
-        );
-        inspected.await.map(whole)
+        self.decide(false, limit_key, quota, settled_at).await
     }
 }
 
@@ -350,11 +317,6 @@ fn with_first(decision: Decision, first: Option<Windows>, quota: Quota) -> Decis
     let shown = Windows::shown(decision.minute, decision.day);
     let (minute, day) = shown.combined(Window::plus, first).view(quota, decision.now.0);
     Decision { minute, day, ..decision }
-}
-
-/// Marks the decision of a gateway that decides without the shared counters.
-fn on_its_own(decision: Decision) -> Decision {
-    Decision { scope: Scope::Node, ..decision }
 }
 
 /// Warns if a probe has found that Redis may evict counters.

@@ -19,7 +19,6 @@ pub fn caller_has_left() -> bool {
 
 /// Future of work that runs to its end once it has begun. If it is dropped before, it continues in a task of
 /// its own. So the work must end by itself, and its owner bounds how much of it there is.
-#[derive(Debug)]
 pub struct ToItsEnd<F: Future<Output: Send> + Send + Unpin + 'static> {
     /// `None` after its end.
     work: Option<F>,

@@ -34,7 +34,6 @@ pub enum LogFormat {
 }
 
 /// Log of a program.
-#[derive(Debug)]
 pub struct Log {
     writer: Arc<LogWriter>,
     directives: reload::Handle<Targets, Registry>,

@@ -55,7 +55,6 @@ pub fn durations(name: &str, help: &str, labels: &[&str]) -> HistogramVec {
 }
 
 /// One more in a gauge, until it is dropped.
-#[derive(Debug)]
 pub struct GaugeGuard(IntGauge);
 
 impl GaugeGuard {
@@ -122,7 +121,6 @@ fn made<T>(metric: prometheus::Result<T>) -> T {
 }
 
 /// Metric whose value is set just before it is shown.
-#[derive(Debug)]
 pub struct Sampled<M, S> {
     metric: M,
     sample: S,
@@ -250,23 +248,13 @@ fn most_files() -> io::Result<f64> {
     field(&fs::read_to_string("/proc/self/limits")?, "Max open files")
 }
 
-/// Returns the CPU time in user mode and in the kernel.
+/// Returns the CPU time in user mode and in the kernel, the fields 14 and 15 in `proc_pid_stat(5)`. The second
+/// field, the program's name in parentheses, may hold anything.
 fn cpu_time() -> io::Result<f64> {
-    let [user, kernel] = stat_seconds([14, 15])?;
-    Ok(user + kernel)
-}
-
-/// Returns, in seconds, the fields of `stat` that are counted in ticks, by their numbers in
-/// `proc_pid_stat(5)`. The second field, the program's name in parentheses, may hold anything.
-fn stat_seconds<const N: usize>(numbers: [usize; N]) -> io::Result<[f64; N]> {
     let stat = fs::read_to_string("/proc/self/stat")?;
-    let after_name = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
-    let fields: Vec<_> = after_name.split_whitespace().collect(); // the first is number 3
-    let mut seconds = [0.0; N];
-    for (second, at) in seconds.iter_mut().zip(numbers) {
-        *second = number(fields.get(at - 3).copied())? / TICKS;
-    }
-    Ok(seconds)
+    let from_third = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
+    let mut fields = from_third.split_whitespace().skip(14 - 3);
+    Ok((number(fields.next())? + number(fields.next())?) / TICKS)
 }
 
 /// Returns the number after a name at the start of a line.

@@ -36,7 +36,7 @@ pub use opentelemetry::{KeyValue, trace::SpanKind};
 use opentelemetry_sdk::{propagation::TraceContextPropagator, trace::SdkTracer};
 
 #[cfg(feature = "otlp")]
-pub use self::export::{Exporter, ExporterSettings, OtlpEndpoint, SpanMetrics};
+pub use self::export::{Exporter, OtlpEndpoint, SpanMetrics};
 
 /// Source of requests' spans. Clones record to the same place.
 #[derive(Clone, Debug, Default)]
@@ -113,7 +113,6 @@ fn write_parent(context: &Context, headers: &mut HeaderMap) {
 ///
 /// It may be empty, if traces are off. It may also belong to a trace that is not recorded, and is then only
 /// propagated.
-#[derive(Debug)]
 pub struct Span(Option<Context>);
 
 impl Span {
@@ -126,7 +125,7 @@ impl Span {
     /// [`Self::none`], and `describe` is not called.
     pub fn child(kind: SpanKind, describe: impl FnOnce() -> SpanDescription) -> Self {
         let begin = |parent: &Context, tracer: &SdkTracer| {
-            let SpanDescription { name, attributes } = describe();
+            let (name, attributes) = describe();
             let builder = tracer.span_builder(name).with_kind(kind).with_attributes(attributes);
             let span = builder.start_with_context(tracer, parent);
             parent.with_span(span)
@@ -137,7 +136,7 @@ impl Span {
     /// Records a part of the current span's work that has just ended.
     pub fn past(kind: SpanKind, took: Duration, failed: bool, describe: impl FnOnce() -> SpanDescription) {
         if_recorded(|parent, tracer| {
-            let SpanDescription { name, attributes } = describe();
+            let (name, attributes) = describe();
             let ended = opentelemetry::time::now();
             let mut builder = tracer.span_builder(name).with_kind(kind).with_attributes(attributes);
             builder.start_time = ended.checked_sub(took);
@@ -192,7 +191,6 @@ impl Span {
 }
 
 /// Handle of the current span, for another task that continues its work.
-#[derive(Debug)]
 pub struct Current(Option<Context>);
 
 impl Current {
@@ -215,14 +213,8 @@ fn if_recorded<T>(begin: impl FnOnce(&Context, &SdkTracer) -> T) -> Option<T> {
     })
 }
 
-/// Name and attributes of a span.
-#[derive(Clone, Debug)]
-pub struct SpanDescription {
-    /// Name of low cardinality. Details of this work are attributes.
-    pub name: Cow<'static, str>,
-    /// Names and values of the attributes.
-    pub attributes: Vec<KeyValue>,
-}
+/// Name of a span, of low cardinality, and attributes with the details of its work.
+pub type SpanDescription = (Cow<'static, str>, Vec<KeyValue>);
 
 /// Ends the span, even if its context is still in use.
 impl Drop for Span {
@@ -235,7 +227,6 @@ impl Drop for Span {
 
 pin_project_lite::pin_project! {
     /// Future whose current span is a [`Span`].
-    #[derive(Debug)]
     pub struct Within<F> {
         #[pin]
         work: F,

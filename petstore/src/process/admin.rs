@@ -38,7 +38,7 @@ use self::readiness::{Readiness, ReadinessMetrics};
 use super::Phase;
 
 /// Health of the process, and the admin API of its gateway. The port is served before the parts exist.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Health {
     phase: watch::Receiver<Phase>,
     sources: Arc<OnceLock<Sources>>,

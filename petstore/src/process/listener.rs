@@ -18,14 +18,12 @@ use super::ProcessError;
 type Port = (TcpListener, SocketAddr);
 
 /// Bound ports of HTTP, at least one.
-#[derive(Debug)]
 pub(crate) struct HttpPorts {
     pub(crate) http: Option<Port>,
     pub(crate) https: Option<(Port, Certificate)>,
 }
 
 /// Bound port or socket of gRPC.
-#[derive(Debug)]
 pub(crate) struct BoundGrpc {
     pub(crate) listener: Listener,
     pub(crate) addr: GrpcAddr,

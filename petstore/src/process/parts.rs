@@ -181,11 +181,11 @@ impl Process {
         services: Routes,
     ) {
         let BoundGrpc { listener, addr, file } = port;
-        if let Some(required) = security.token() {
+        if let Some(required) = security.tokens() {
             let settings = settings.token.clone();
             self.reloads.add("the token of gRPC callers", settings.service_token_file.clone(), move || {
                 if let Some(tokens) = settings.tokens()? {
-                    required.replace(tokens);
+                    *required.write() = tokens;
                 }
                 Ok(())
             });
@@ -196,7 +196,7 @@ impl Process {
             let (files, settings) = (settings.tls_file_names().cloned(), settings.clone());
             self.reloads.add("the certificate of the gRPC port", files, move || {
                 if let Some(files) = settings.tls_files()? {
-                    required.replace(&files)?;
+                    *required.write() = files.server()?;
                     expiry.set(certificate_expiry(settings.tls_cert.as_deref()));
                 }
                 Ok(())

@@ -31,7 +31,6 @@ const UNLIMITED: Quota = Quota { per_minute: 1_000_000_000, per_day: 1_000_000_0
 
 /// Deployment whose requests in flight share one thread: this test's, the gateway's and the core's. So the
 /// order in which they meet depends on the machine as little as possible.
-#[derive(Debug)]
 pub(crate) struct Deployment {
     /// Address of REST.
     pub(crate) rest: SocketAddr,
@@ -41,7 +40,6 @@ pub(crate) struct Deployment {
     _folder: TempDir,
 }
 
-#[derive(Debug)]
 struct Servers {
     redis: RedisServer,
     postgres: PostgresProxy,

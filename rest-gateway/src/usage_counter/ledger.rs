@@ -38,7 +38,7 @@ pub(super) const MAX_ROWS: usize = 1_000;
 const NO_ACCOUNT: i64 = 0;
 
 /// Counts of one shard of accounts.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Shard {
     /// Counts by key and minute. Keys are identified by their address in memory, which hashes faster than
     /// their name. Each key is held here, so that its address is not used again.
@@ -48,7 +48,6 @@ struct Shard {
 }
 
 /// Requests of a key in a minute.
-#[derive(Debug)]
 struct Counted {
     key: Arc<KnownKey>,
     /// Counts with the day of the minute.
@@ -59,7 +58,6 @@ struct Counted {
 ///
 /// A report is numbered and repeated until it is answered. The core counts a number once, so a lost answer
 /// does not make it count twice. While a report is in flight, new counts wait for the next one.
-#[derive(Debug)]
 pub(super) struct Ledger {
     reporter: String,
     hasher: RandomState,

@@ -22,10 +22,10 @@ const MAX_OF_ADDRESSES: usize = 100;
 const MAX_OF_KIND: usize = 40;
 
 /// Refusals since the last report.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct RefusalLedger(Mutex<Waiting>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Waiting {
     of_accounts: Sample<i64>,
     of_addresses: Sample<ClientAddress>,
@@ -34,7 +34,6 @@ struct Waiting {
 }
 
 /// Refusals by subject and cause, each with the number of further ones that it stands for.
-#[derive(Debug)]
 struct Sample<S> {
     kinds: HashMap<(S, i32), Vec<Refusal>>,
     kept: usize,

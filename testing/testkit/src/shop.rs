@@ -55,7 +55,6 @@ const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Service on its own store, listening on free ports of the loopback. Its clock only advances by
 /// [`TestShop::advance`]. Requests are counted by the limiter that the variable `PETSTORE_TEST_LIMITER`
 /// names, so that one suite tests every limiter. Everything ends when it is dropped.
-#[derive(Debug)]
 pub struct TestShop {
     running: Process,
     /// Gateways beside the first, which runs in one process with the core.

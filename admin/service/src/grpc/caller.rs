@@ -42,7 +42,6 @@ const CLIENT_ADDRESS: &str = "petstore-client-address";
 pub(super) struct LocalOperator;
 
 /// A call of an operator: who makes it, and when it began.
-#[derive(Debug)]
 pub(super) struct Call {
     pub(super) core: Core,
     pub(super) store: AdminStore,
@@ -134,7 +133,7 @@ impl Administration {
             origin.is_local || origin.token.as_ref().is_some_and(|token| self.guesses.knows(token.digest()));
         // Possible guesses have a separate capacity, so that they take none from known operators.
         let capacity =
-            if is_known { self.core.calls().capacity().of(called.class) } else { &self.guesses.capacity };
+            if is_known { self.core.calls().capacity(called.class) } else { &self.guesses.capacity };
         let mut name = None;
         let answered = self
             .core
@@ -208,7 +207,6 @@ const ATTEMPTS: Quota = Quota { per_minute: 10, per_day: 1 << 53 };
 /// may share a proxy with the guesser. So guesses are not blocked, but cheap: a credential that was not valid
 /// recently waits for a fresh list of valid credentials, which is read at most ten times a second for all
 /// callers together.
-#[derive(Debug)]
 pub(super) struct Guesses {
     /// Permits of calls whose credential is not yet known to be an operator's.
     capacity: Semaphore,

@@ -15,7 +15,6 @@ use crate::{
 };
 
 /// One call.
-#[derive(Debug)]
 struct Import<'a> {
     core: &'a Core,
     id: ImportId,

@@ -183,7 +183,7 @@ async fn a_call_is_answered_while_another_waits_and_each_keeps_its_own_deadline(
 async fn each_call_of_a_batch_uses_capacity_of_the_core() {
     let shop = Shop::open().await;
     let but_one = u32::try_from(BOUNDS.calls - 1).unwrap();
-    let _others = shop.core.calls.capacity().of(Class::Write).acquire_many(but_one).await;
+    let _others = shop.core.calls.capacity(Class::Write).acquire_many(but_one).await;
     let lock = lock_for_writing(&shop.home).await;
     let mut messages = shop.batch(vec![create("Rex"), create("Tom")]).await.unwrap();
     let first = messages.message().await.unwrap().unwrap().answers;
@@ -233,7 +233,7 @@ async fn a_drain_loses_no_call_of_a_batch_in_flight() {
     let mut client = BatchServiceClient::new(server.channel());
     let calls = (0..10).map(|_| create("Rex")).collect();
     let batch = tokio::spawn(async move { client.call(CallRequest { calls }).await });
-    while shop.core.calls.capacity().of(Class::Write).available_permits() > BOUNDS.calls - 10 {
+    while shop.core.calls.capacity(Class::Write).available_permits() > BOUNDS.calls - 10 {
         tokio::task::yield_now().await; // until the calls are in flight
     }
     let address = server.address;

@@ -27,8 +27,7 @@ async fn the_callers_deadline_holds_on_both_transports() {
 #[tokio::test]
 async fn calls_over_the_cores_capacity_are_refused_at_once() {
     let shop = Shop::open().await;
-    let all =
-        shop.core.calls.capacity().of(Class::Write).acquire_many(u32::try_from(BOUNDS.calls).unwrap()).await;
+    let all = shop.core.calls.capacity(Class::Write).acquire_many(u32::try_from(BOUNDS.calls).unwrap()).await;
     assert_overloaded(&shop.client().create_pet(new_pet("Rex", PetStatus::Sold)).await.unwrap_err());
     shop.client().list_pets(ListPetsRequest::default()).await.expect("reads are still answered");
     shop.keys().list_changes(ListChangesRequest::default()).await.expect("gateways are still answered");

@@ -44,7 +44,7 @@ async fn answer<F: Future<Output = Result<(), Failed>>>(
     request: Request<()>,
     work: impl FnOnce(()) -> F,
 ) -> Result<Response<()>, Status> {
-    calls.answer(calls.capacity().of(READ.class), &READ, request, work).await
+    calls.answer(calls.capacity(READ.class), &READ, request, work).await
 }
 
 #[tokio::test]
@@ -69,7 +69,7 @@ async fn a_panic_is_one_failed_call() {
 #[tokio::test]
 async fn a_call_over_the_capacity_of_its_class_is_refused_at_once() {
     let calls = calls();
-    let reads = calls.capacity().of(Class::Read);
+    let reads = calls.capacity(Class::Read);
     let all = reads.try_acquire_many(u32::try_from(Limits::DEFAULT.calls).unwrap()).unwrap();
     let refused = answer(&calls, Request::new(()), async |()| Ok(())).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::Unavailable);

@@ -54,7 +54,7 @@ impl LookupsUnderTest {
         self.held.send_replace(true);
         let mut waiting = Vec::new();
         for number in 0..calls {
-            waiting.push(self.lookups.find(digest(1_000_000 + number), unknown(1)).boxed());
+            waiting.push(self.lookups.find(digest(1_000_000 + number), Some(address(1))).boxed());
             while self.sizes().len() <= number as usize {
                 assert!(poll!(select_all(&mut waiting)).is_pending());
                 tokio::task::yield_now().await;
@@ -70,15 +70,15 @@ fn digest(number: u32) -> KeyDigest {
     KeyDigest(digest)
 }
 
-fn unknown(address: u32) -> Purpose {
-    Purpose::Unknown(IpAddr::V4(Ipv4Addr::from_bits(address)).into())
+fn address(number: u32) -> ClientAddress {
+    IpAddr::V4(Ipv4Addr::from_bits(number)).into()
 }
 
 #[tokio::test]
 async fn a_single_key_is_looked_up_at_once() {
     let tested = LookupsUnderTest::new();
     let start = Instant::now();
-    assert_eq!(tested.lookups.find(digest(1), unknown(1)).await, Ok(1));
+    assert_eq!(tested.lookups.find(digest(1), Some(address(1))).await, Ok(1));
     assert!(start.elapsed() < QUEUE_TIMEOUT);
     assert_eq!(tested.sizes(), [1]);
 }
@@ -87,7 +87,7 @@ async fn a_single_key_is_looked_up_at_once() {
 async fn waiting_lookups_share_calls_of_a_thousand() {
     let tested = LookupsUnderTest::new();
     let answers =
-        join_all((0..2_500).map(|number| tested.lookups.find(digest(number), unknown(number)))).await;
+        join_all((0..2_500).map(|number| tested.lookups.find(digest(number), Some(address(number))))).await;
     assert_eq!(tested.sizes(), [1_000, 1_000, 500]);
     assert_eq!(answers.iter().filter(|answer| **answer == Ok(3)).count(), 500);
 }
@@ -96,7 +96,7 @@ async fn waiting_lookups_share_calls_of_a_thousand() {
 async fn at_most_two_hundred_calls_begin_in_a_second() {
     let tested = LookupsUnderTest::new();
     for number in 0..40 {
-        tested.lookups.find(digest(number), unknown(1)).await.unwrap();
+        tested.lookups.find(digest(number), Some(address(1))).await.unwrap();
     }
     let begun: Vec<_> = tested.calls.lock().unwrap().iter().map(|(begun, _)| *begun).collect();
     assert_eq!(begun.len(), 40);
@@ -107,7 +107,7 @@ async fn at_most_two_hundred_calls_begin_in_a_second() {
 async fn at_most_sixteen_calls_are_in_flight() {
     let tested = LookupsUnderTest::new();
     let mut waiting = tested.occupied(16).await;
-    waiting.push(tested.lookups.find(digest(17), Purpose::Refresh).boxed());
+    waiting.push(tested.lookups.find(digest(17), None).boxed());
     let soon = Instant::now() + 10 * BATCH_INTERVAL;
     assert!(timeout_at(soon, select_all(&mut waiting)).await.is_err(), "none is answered");
     assert_eq!(tested.sizes().len(), 16);
@@ -122,11 +122,11 @@ async fn at_most_sixteen_calls_are_in_flight() {
 async fn addresses_take_turns_if_more_lookups_wait_than_fit() {
     let tested = LookupsUnderTest::new();
     let mut waiting = tested.occupied(16).await;
-    let flood = (0..3_000).map(|number| tested.lookups.find(digest(number), unknown(7)).boxed());
-    let many =
-        (0..500).map(|number| tested.lookups.find(digest(10_000 + number), unknown(100 + number)).boxed());
+    let flood = (0..3_000).map(|number| tested.lookups.find(digest(number), Some(address(7))).boxed());
+    let many = (0..500)
+        .map(|number| tested.lookups.find(digest(10_000 + number), Some(address(100 + number))).boxed());
     waiting.extend(flood.chain(many));
-    waiting.push(tested.lookups.find(digest(99_999), unknown(8)).boxed());
+    waiting.push(tested.lookups.find(digest(99_999), Some(address(8))).boxed());
     assert!(poll!(select_all(&mut waiting)).is_pending());
     tested.held.send_replace(false);
     join_all(waiting).await;
@@ -140,8 +140,9 @@ async fn addresses_take_turns_if_more_lookups_wait_than_fit() {
 async fn keys_that_were_known_are_looked_up_first() {
     let tested = LookupsUnderTest::new();
     let mut waiting = tested.occupied(16).await;
-    waiting.extend((0..5_000).map(|number| tested.lookups.find(digest(number), unknown(number)).boxed()));
-    waiting.push(tested.lookups.find(digest(99_999), Purpose::Refresh).boxed());
+    waiting
+        .extend((0..5_000).map(|number| tested.lookups.find(digest(number), Some(address(number))).boxed()));
+    waiting.push(tested.lookups.find(digest(99_999), None).boxed());
     assert!(poll!(select_all(&mut waiting)).is_pending());
     tested.held.send_replace(false);
     join_all(waiting).await;
@@ -152,12 +153,12 @@ async fn keys_that_were_known_are_looked_up_first() {
 async fn cancelled_lookups_are_not_sent_and_delay_no_other() {
     let tested = LookupsUnderTest::new();
     let occupied = tested.occupied(16).await;
-    let mut waiting = tested.lookups.find(digest(1), unknown(1)).boxed();
+    let mut waiting = tested.lookups.find(digest(1), Some(address(1))).boxed();
     assert!(poll!(&mut waiting).is_pending());
     drop(waiting);
     drop(occupied); // the calls end with them
     tested.held.send_replace(false);
-    assert_eq!(tested.lookups.find(digest(2), unknown(2)).await, Ok(17));
+    assert_eq!(tested.lookups.find(digest(2), Some(address(2))).await, Ok(17));
     assert_eq!(tested.calls.lock().unwrap()[16].1, [digest(2)]);
 }
 
@@ -166,7 +167,7 @@ async fn a_lookup_that_waits_too_long_is_refused() {
     let tested = LookupsUnderTest::new();
     let mut waiting = tested.occupied(16).await;
     let start = Instant::now();
-    waiting.push(tested.lookups.find(digest(1), unknown(1)).boxed());
+    waiting.push(tested.lookups.find(digest(1), Some(address(1))).boxed());
     let (refused, at, _) = select_all(waiting).await;
     assert_eq!((refused, at), (Err(KeyError::Overloaded), 16));
     assert!(start.elapsed() >= QUEUE_TIMEOUT);
@@ -176,14 +177,14 @@ async fn a_lookup_that_waits_too_long_is_refused() {
 async fn the_number_of_waiting_lookups_is_bounded() {
     let mut queue =
         Queue::<()> { refreshes: VecDeque::new(), unknown: FairQueue::default(), is_gathering: true };
-    let queued = || QueuedLookup { digest: digest(1), call: oneshot::channel().0 };
+    let queued = || (digest(1), oneshot::channel().0);
     for number in 0..100_000 {
-        assert_eq!(queue.push(unknown(number), queued()), Ok(false));
+        assert_eq!(queue.push(Some(address(number)), queued()), Ok(false));
     }
-    assert_eq!(queue.push(unknown(1), queued()), Err(KeyError::Overloaded));
-    assert_eq!(queue.push(Purpose::Refresh, queued()), Err(KeyError::Overloaded));
+    assert_eq!(queue.push(Some(address(1)), queued()), Err(KeyError::Overloaded));
+    assert_eq!(queue.push(None, queued()), Err(KeyError::Overloaded));
     assert!(queue.gather().is_empty(), "nobody waits for these any more");
-    assert_eq!(queue.push(unknown(1), queued()), Ok(false));
+    assert_eq!(queue.push(Some(address(1)), queued()), Ok(false));
 }
 
 const DIGEST: KeyDigest = KeyDigest([7; 32]);

@@ -34,7 +34,6 @@ const QUARTER: usize = 4;
 const MAX_BATCHES: usize = 16;
 
 /// Queue of steps, which are sent in order of arrival.
-#[derive(Debug)]
 pub(super) struct StepQueue {
     connection: Arc<RedisConnection>,
     /// Queue of the task that sends. The first step starts the task, and so does one after its end: by a

@@ -117,13 +117,6 @@ impl RedisConnection {
     }
 }
 
-/// Leaves out the client, which holds user and password.
-impl fmt::Debug for RedisConnection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisConnection").finish_non_exhaustive()
-    }
-}
-
 /// Returns the function that connects to the server, or to the Cluster if there are several URLs.
 fn connect(urls: Vec<RedisUrl>, deadlines: RedisDeadlines) -> Result<Box<Connect>, &'static str> {
     let tcp = TcpSettings::default().set_nodelay(true);

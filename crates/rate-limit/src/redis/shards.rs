@@ -18,7 +18,6 @@ use super::{
 use crate::LimitKey;
 
 /// The one server, or a shard of a Cluster.
-#[derive(Debug)]
 pub(crate) struct Shard {
     /// Address of the shard's primary, as the Cluster reports it; empty for the one server.
     pub(crate) node: Arc<str>,
@@ -26,7 +25,6 @@ pub(crate) struct Shard {
     probe: Step,
 }
 
-#[derive(Debug)]
 enum Path {
     /// Waiting decisions share calls of the one server.
     Batched(StepQueue),
@@ -70,20 +68,18 @@ impl Shard {
 }
 
 /// All shards.
-#[derive(Debug)]
 pub(super) struct Shards {
     /// The one server, or a Cluster of which nothing else is known yet.
     whole: Arc<Shard>,
     cluster: Option<Cluster>,
 }
 
-#[derive(Debug)]
 struct Cluster {
     settings: RedisSettings,
     known: RwLock<KnownShards>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct KnownShards {
     /// First slot, last slot and primary of each range, as the Cluster reported them.
     ranges: Vec<(u16, u16, Arc<str>)>,

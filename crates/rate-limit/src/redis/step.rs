@@ -130,7 +130,7 @@ pub fn fuzz_reply(reply: &[u8], steps: usize, quota: Quota) -> Option<Vec<Option
     let value = redis::parse_redis_value(reply).and_then(Value::extract_error).ok()?;
     let step = |_| Step::take("", &crate::LimitKey::Account(1), quota, UnixMillis(0));
     let status = |reply| match reply {
-        Reply::Decision(decision) => crate::LimitStatus { decision, refused_until: None, strikes: None },
+        Reply::Decision(decision) => decision.into(),
         Reply::Kept(record, now) => crate::policy::inspect(record, quota, UnixMillis(0), now),
     };
     let replies = parse(value, &(0..steps).map(step).collect::<Vec<_>>()).ok()?;

@@ -28,7 +28,6 @@ use crate::{
 /// - with one gateway, counting continues unchanged.
 ///
 /// Time continues from the shared counters' time, so the end of a window does not change.
-#[derive(Debug)]
 pub(super) struct Fallback {
     clock: Clock,
     gateways: NonZeroU16,
@@ -86,41 +85,54 @@ impl Fallback {
         policy::inspect(self.seen.record(limit_key), quota, UnixMillis(0), self.now())
     }
 
-    /// Decides on one request by this gateway's own counts.
-    pub(super) fn take(&self, limit_key: &LimitKey, quota: Quota, settled_at: UnixMillis) -> Decision {
+    /// Decides on one request by this gateway's own counts, and counts it if that `is_counted`.
+    pub(super) fn decide(
+        &self,
+        is_counted: bool,
+        limit_key: &LimitKey,
+        quota: Quota,
+        settled_at: UnixMillis,
+    ) -> LimitStatus {
         let seen = self.seen.record(limit_key).windows;
-        let step = |own: Record, now: UnixMillis| {
-            let seen = self.part(seen, now);
-            let joined = Record { windows: joined(seen, own, now), ..own };
-            let (decision, next) = policy::take(joined, share(quota, self.gateways), settled_at, now);
-            (decision, Record { windows: next.windows.combined(Window::less, seen), ..next })
-        };
-        super::on_its_own(self.own.update(limit_key, || self.now(), step))
+        self.step(is_counted, limit_key, |own, now| {
+            // This gateway's part of the shared counts that were seen.
+            let seen = seen.at(now.0).part(self.gateways);
+            let joined = Record { windows: seen.combined(Window::plus, own.windows.at(now.0)), ..own };
+            let quota = share(quota, self.gateways);
+            let (status, next) = policy::decide(is_counted, joined, quota, settled_at, now);
+            (status, Record { windows: next.windows.combined(Window::less, seen), ..next })
+        })
     }
 
-    /// Returns the caller's limit status by this gateway's own counts. Nothing is counted.
-    pub(super) fn inspect(&self, limit_key: &LimitKey, quota: Quota, settled_at: UnixMillis) -> LimitStatus {
-        let (now, own) = (self.now(), self.own.record(limit_key));
-        let windows = joined(self.part(self.seen.record(limit_key).windows, now), own, now);
-        let joined = Record { windows, ..own };
-        let limit_status = policy::inspect(joined, share(quota, self.gateways), settled_at, now);
-        LimitStatus { decision: super::on_its_own(limit_status.decision), ..limit_status }
+    /// Decides on one of the first requests of an address, of which the shared counters know nothing, and
+    /// counts it if that `is_counted`. `None` for any other.
+    pub(super) fn decide_first(
+        &self,
+        is_counted: bool,
+        address: &LimitKey,
+        quota: Quota,
+    ) -> Option<LimitStatus> {
+        self.step(is_counted, address, |own, now| {
+            if !self.is_first(own.windows.at(now.0), quota) {
+                return (None, own);
+            }
+            let (status, next) = policy::decide(is_counted, own, quota, UnixMillis(0), now);
+            (Some(status), next)
+        })
     }
 
-    /// Decides on one of the first requests of an address, of which the shared counters know nothing. `None`
-    /// for any other.
-    pub(super) fn take_first(&self, address: &LimitKey, quota: Quota) -> Option<Decision> {
-        self.own.update(
-            address,
-            || self.now(),
-            |own, now| {
-                if !self.is_first(own.windows.at(now.0), quota) {
-                    return (None, own);
-                }
-                let (decision, next) = policy::take(own, quota, UnixMillis(0), now);
-                (Some(decision), next)
-            },
-        )
+    /// Changes this gateway's own record in one atomic step, or only reads it if nothing is counted.
+    fn step<R>(
+        &self,
+        is_counted: bool,
+        limit_key: &LimitKey,
+        step: impl FnOnce(Record, UnixMillis) -> (R, Record),
+    ) -> R {
+        if is_counted {
+            self.own.update(limit_key, || self.now(), step)
+        } else {
+            step(self.own.record(limit_key), self.now()).0
+        }
     }
 
     /// Returns the requests of an address that this gateway admitted on its own.
@@ -131,16 +143,11 @@ impl Fallback {
     /// Returns `true` if the next request of an address with these requests is one of the first: less than
     /// half of this gateway's share of a minute is used, in the minute and in the day, so that a restart
     /// forgets no more. So is one that is refused by them alone.
-    pub(super) fn is_first(&self, admitted: Windows, quota: Quota) -> bool {
+    fn is_first(&self, admitted: Windows, quota: Quota) -> bool {
         let Windows { minute, day } = admitted;
         let half = share(quota, self.gateways).per_minute / 2;
         let is_far = minute.used < half && day.used < half;
         is_far || minute.used >= quota.per_minute || day.used >= quota.per_day
-    }
-
-    /// Returns this gateway's part of the shared counts that were seen.
-    fn part(&self, seen: Windows, now: UnixMillis) -> Windows {
-        seen.at(now.0).part(self.gateways)
     }
 
     /// Returns the best estimate of the shared counters' time.
@@ -153,11 +160,6 @@ impl Fallback {
 fn share(quota: Quota, gateways: NonZeroU16) -> Quota {
     let part = |limit: u64| (limit / u64::from(gateways.get())).max(1);
     Quota { per_minute: part(quota.per_minute), per_day: part(quota.per_day) }
-}
-
-/// Returns the used part of a gateway's share: its part of the counts that were seen, and its own admissions.
-fn joined(seen: Windows, own: Record, now: UnixMillis) -> Windows {
-    seen.combined(Window::plus, own.windows.at(now.0))
 }
 
 #[cfg(test)]

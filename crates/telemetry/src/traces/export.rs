@@ -26,40 +26,32 @@ use opentelemetry_sdk::{
 };
 
 use super::Traces;
-use crate::metrics::{IntCounter, IntCounterVec, counters};
+use crate::metrics::{IntCounterVec, counters};
 
 /// Maximum number of spans that wait to be sent, including those in flight: about a megabyte.
 const QUEUE: usize = 2_048;
 
-/// Settings of the span exporter.
-#[derive(Clone, Debug)]
-pub struct ExporterSettings {
-    /// Address of the receiver.
-    pub endpoint: OtlpEndpoint,
-    /// Fraction, from 0 to 1, of the requests without an incoming trace that is recorded.
-    pub ratio: f64,
-    /// Name of the service, `service.name`.
-    pub service: &'static str,
-    /// Version of the service, `service.version`.
-    pub version: &'static str,
-}
-
 /// Exporter that sends spans until it is stopped.
-#[derive(Debug)]
 pub struct Exporter(SdkTracerProvider);
 
 impl Exporter {
-    /// Starts to send spans. The receiver may be down. Must be called inside a Tokio runtime. The variable
+    /// Starts to send spans of this service and version, and of requests without an incoming trace this
+    /// fraction, from 0 to 1. The receiver may be down. Must be called inside a Tokio runtime. The variable
     /// `OTEL_RESOURCE_ATTRIBUTES` adds attributes of the service (OpenTelemetry's Resource SDK).
     ///
     /// # Errors
     ///
     /// If the exporter cannot be built for this endpoint.
-    pub fn start(settings: ExporterSettings, metrics: &SpanMetrics) -> Result<Self, ExporterBuildError> {
-        let ExporterSettings { endpoint, ratio, service, version } = settings;
+    pub fn start(
+        endpoint: &OtlpEndpoint,
+        ratio: f64,
+        service: &'static str,
+        version: &'static str,
+        metrics: &SpanMetrics,
+    ) -> Result<Self, ExporterBuildError> {
         let exporter = OtlpExporter::builder()
             .with_tonic()
-            .with_endpoint(endpoint.as_str())
+            .with_endpoint(&endpoint.0)
             .with_timeout(Duration::from_secs(3))
             .build()?;
         let config = BatchConfigBuilder::default()
@@ -67,9 +59,8 @@ impl Exporter {
             .with_max_export_batch_size(512)
             .with_scheduled_delay(Duration::from_secs(1))
             .build();
-        let processor = CountedProcessor::new(QUEUE, metrics, |counts| {
-            BatchSpanProcessor::new(CountedExporter::new(exporter, counts), config)
-        });
+        let exporter = Counted::new(exporter, metrics);
+        let processor = exporter.other_end(|exporter| BatchSpanProcessor::new(exporter, config));
         let resource = Resource::builder_empty()
             .with_attributes([
                 KeyValue::new("service.name", service),
@@ -104,13 +95,6 @@ impl Exporter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtlpEndpoint(String);
 
-impl OtlpEndpoint {
-    /// Returns the address as it was written.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
 impl FromStr for OtlpEndpoint {
     type Err = &'static str;
 
@@ -139,82 +123,68 @@ crate::metrics! {
     }
 }
 
-/// Counters that both ends of the queue share.
-#[derive(Clone, Debug)]
-struct Counts {
+/// One end of the queue, which counts the spans that pass it. The SDK's own queue drops spans without a count.
+#[derive(Debug)]
+struct Counted<T> {
+    end: T,
+    /// Spans in the queue or in flight.
     waiting: Arc<AtomicUsize>,
-    sent: IntCounter,
-    failed: IntCounter,
-    dropped: IntCounter,
-}
-
-/// Processor that bounds the queue and counts dropped spans. The SDK's own queue drops too, without a count.
-#[derive(Debug)]
-struct CountedProcessor<P> {
-    queue: P,
-    capacity: usize,
-    counts: Counts,
-}
-
-impl<P> CountedProcessor<P> {
-    /// Creates a queue of this capacity. `queue` makes its other end, which shares the counters.
-    fn new(capacity: usize, metrics: &SpanMetrics, queue: impl FnOnce(Counts) -> P) -> Self {
-        let [sent, failed, dropped] =
-            ["sent", "failed", "dropped"].map(|outcome| metrics.spans.with_label_values(&[outcome]));
-        let counts = Counts { waiting: Arc::default(), sent, failed, dropped };
-        Self { queue: queue(counts.clone()), capacity, counts }
-    }
-}
-
-impl<P: SpanProcessor> SpanProcessor for CountedProcessor<P> {
-    fn on_start(&self, span: &mut Span, context: &Context) {
-        self.queue.on_start(span, context);
-    }
-
-    fn on_end(&self, span: SpanData) {
-        let one_more = |waiting| (waiting < self.capacity).then_some(waiting + 1);
-        if self.counts.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok() {
-            self.queue.on_end(span);
-        } else {
-            self.counts.dropped.inc();
-        }
-    }
-
-    fn force_flush(&self) -> OTelSdkResult {
-        self.queue.force_flush()
-    }
-
-    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
-        self.queue.shutdown_with_timeout(timeout)
-    }
-
-    fn set_resource(&mut self, resource: &Resource) {
-        self.queue.set_resource(resource);
-    }
-}
-
-/// Exporter that counts the spans it sends.
-#[derive(Debug)]
-struct CountedExporter<E> {
-    exporter: E,
-    counts: Counts,
+    metrics: SpanMetrics,
     /// `true` if the receiver did not accept the last message.
     is_away: AtomicBool,
 }
 
-impl<E> CountedExporter<E> {
-    fn new(exporter: E, counts: Counts) -> Self {
-        Self { exporter, counts, is_away: AtomicBool::new(false) }
+impl<T> Counted<T> {
+    fn new(end: T, metrics: &SpanMetrics) -> Self {
+        let counted = Self { end, waiting: Arc::default(), metrics: metrics.clone(), is_away: false.into() };
+        for outcome in ["sent", "failed", "dropped"] {
+            counted.count(outcome, 0); // shown from the start
+        }
+        counted
+    }
+
+    /// Returns the other end, which shares the counts.
+    fn other_end<P>(self, end: impl FnOnce(Self) -> P) -> Counted<P> {
+        let (waiting, metrics) = (Arc::clone(&self.waiting), self.metrics.clone());
+        Counted { end: end(self), waiting, metrics, is_away: false.into() }
+    }
+
+    fn count(&self, outcome: &str, spans: usize) {
+        self.metrics.spans.with_label_values(&[outcome]).inc_by(spans as u64);
     }
 }
 
-impl<E: SpanExporter> SpanExporter for CountedExporter<E> {
+impl<P: SpanProcessor> SpanProcessor for Counted<P> {
+    fn on_start(&self, _: &mut Span, _: &Context) {}
+
+    fn on_end(&self, span: SpanData) {
+        let one_more = |waiting| (waiting < QUEUE).then_some(waiting + 1);
+        if self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok() {
+            self.end.on_end(span);
+        } else {
+            self.count("dropped", 1);
+        }
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.end.force_flush()
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.end.shutdown_with_timeout(timeout)
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.end.set_resource(resource);
+    }
+}
+
+impl<E: SpanExporter> SpanExporter for Counted<E> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = batch.len();
-        let result = self.exporter.export(batch).await;
-        self.counts.waiting.fetch_sub(spans, Ordering::Relaxed);
-        let outcome = if result.is_ok() { &self.counts.sent } else { &self.counts.failed };
-        outcome.inc_by(spans as u64);
+        let result = self.end.export(batch).await;
+        self.waiting.fetch_sub(spans, Ordering::Relaxed);
+        self.count(if result.is_ok() { "sent" } else { "failed" }, spans);
         // One line per change, not one per message.
         match (self.is_away.swap(result.is_err(), Ordering::Relaxed), &result) {
             (false, Err(error)) => tracing::warn!(%error, "the trace receiver does not accept spans"),
@@ -225,15 +195,11 @@ impl<E: SpanExporter> SpanExporter for CountedExporter<E> {
     }
 
     fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
-        self.exporter.shutdown_with_timeout(timeout)
-    }
-
-    fn force_flush(&self) -> OTelSdkResult {
-        self.exporter.force_flush()
+        self.end.shutdown_with_timeout(timeout)
     }
 
     fn set_resource(&mut self, resource: &Resource) {
-        self.exporter.set_resource(resource);
+        self.end.set_resource(resource);
     }
 }
 
@@ -249,7 +215,7 @@ mod tests {
     #[test]
     fn an_endpoint_is_a_host_and_a_port_over_http() {
         for written in ["http://127.0.0.1:4317", "http://[::1]:4317/", "http://collector"] {
-            assert_eq!(written.parse::<OtlpEndpoint>().unwrap().as_str(), written);
+            assert_eq!(written.parse(), Ok(OtlpEndpoint(written.to_owned())));
         }
         for written in
             ["", "127.0.0.1:4317", "https://h:1", "http://", "http://u:p@h:1", "http://h:1/v1/traces", "h"]
@@ -292,8 +258,8 @@ mod tests {
     async fn every_span_is_counted_as_sent_failed_or_dropped_and_the_queue_is_bounded() {
         let (metrics, held) = (SpanMetrics::with_prefix(""), Held::default());
         let mut way_out = None;
-        let queue = CountedProcessor::new(3, &metrics, |counts| {
-            way_out = Some(CountedExporter::new(Picky, counts));
+        let queue = Counted::new(Picky, &metrics).other_end(|end| {
+            way_out = Some(end);
             held.clone()
         });
         let way_out = way_out.unwrap();
@@ -303,13 +269,13 @@ mod tests {
         let counted =
             || ["sent", "failed", "dropped"].map(|outcome| metrics.spans.with_label_values(&[outcome]).get());
 
-        end(5);
-        assert_eq!((held.0.lock().unwrap().len(), counted()), (3, [0, 0, 2]));
+        end(QUEUE + 2);
+        assert_eq!((held.0.lock().unwrap().len(), counted()), (QUEUE, [0, 0, 2]));
         way_out.export(take(1)).await.unwrap();
         assert_eq!(counted(), [1, 0, 2]);
         way_out.export(take(2)).await.unwrap_err();
         assert_eq!(counted(), [1, 2, 2]);
         end(4);
-        assert_eq!((held.0.lock().unwrap().len(), counted()), (3, [1, 2, 3]));
+        assert_eq!((held.0.lock().unwrap().len(), counted()), (QUEUE, [1, 2, 3]));
     }
 }

@@ -60,7 +60,7 @@ fn request(traces: &Traces, fields: &[(&'static str, &'static str)]) -> Span {
 }
 
 fn child() -> Span {
-    Span::child(SpanKind::Client, || SpanDescription { name: "child".into(), attributes: Vec::new() })
+    Span::child(SpanKind::Client, || ("child".into(), Vec::new()))
 }
 
 /// Returns the header fields of a request to another service as part of the current span.
@@ -78,10 +78,8 @@ async fn events_within_a_span_belong_to_it() {
         .within(async {
             tokio::task::yield_now().await;
             let child = child();
-            Span::past(SpanKind::Client, Duration::from_millis(5), true, || SpanDescription {
-                name: "past".into(),
-                attributes: vec![KeyValue::new("a", 1)],
-            });
+            let past = || ("past".into(), vec![KeyValue::new("a", 1)]);
+            Span::past(SpanKind::Client, Duration::from_millis(5), true, past);
             injected(&child)
         })
         .await;

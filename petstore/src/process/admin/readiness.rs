@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::process::Phase;
 
 /// Parts that the admin port reports. A process has a gateway, a store, or both.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(in crate::process) struct Sources {
     /// Core that checks operators' tokens.
     pub(in crate::process) core: Option<CoreTransport>,

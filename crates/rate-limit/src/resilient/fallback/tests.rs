@@ -4,7 +4,7 @@ use petstore_clock::ManualClock;
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
-use crate::{Outcome, Scope};
+use crate::Outcome;
 
 const START: UnixMillis = UnixMillis(1_795_200_000_000);
 /// Time of a settlement that never happened.
@@ -48,7 +48,9 @@ impl Gateways {
     fn alone(&self, quota: Quota) -> Vec<u64> {
         let admitted = |node: &Fallback| {
             (0..100_000)
-                .take_while(|_| node.take(&key("a"), quota, NEVER).outcome == Outcome::Admitted)
+                .take_while(|_| {
+                    node.decide(true, &key("a"), quota, NEVER).decision.outcome == Outcome::Admitted
+                })
                 .count() as u64
         };
         self.nodes.iter().map(admitted).collect()
@@ -60,10 +62,10 @@ fn one_gateway_continues_the_shared_counts() {
     let mut gateways = Gateways::new(1);
     gateways.shared_many(10, FREE);
     gateways.hand.advance(Duration::from_secs(5));
-    let decision = gateways.nodes[0].take(&key("a"), FREE, NEVER);
+    let decision = gateways.nodes[0].decide(true, &key("a"), FREE, NEVER).decision;
     assert_eq!((decision.minute.limit, decision.minute.remaining), (60, 49));
     assert_eq!(decision.minute.resets_at, UnixMillis(START.0 + 60_000));
-    assert_eq!((decision.scope, decision.day.remaining), (Scope::Node, 989));
+    assert_eq!(decision.day.remaining, 989);
     assert_eq!(gateways.alone(FREE), [49]);
 }
 
@@ -71,7 +73,7 @@ fn one_gateway_continues_the_shared_counts() {
 fn several_gateways_share_the_remaining_requests() {
     let mut gateways = Gateways::new(2);
     gateways.shared_many(10, FREE);
-    let shown = gateways.nodes[0].inspect(&key("a"), FREE, NEVER).decision.minute;
+    let shown = gateways.nodes[0].decide(false, &key("a"), FREE, NEVER).decision.minute;
     assert_eq!((shown.limit, shown.remaining), (30, 25));
     assert_eq!(gateways.alone(FREE), [25, 25]);
 }
@@ -95,7 +97,7 @@ fn time_is_taken_from_the_shared_counters() {
     for hours_ahead in [1, -1] {
         let now = UnixMillis(START.0.saturating_add_signed(hours_ahead * 3_600_000));
         node.learn(&key("a"), &policy::take(Record::default(), FREE, NEVER, now).0, START);
-        assert_eq!(node.take(&key("a"), FREE, NEVER).now, now);
+        assert_eq!(node.decide(true, &key("a"), FREE, NEVER).decision.now, now);
     }
 }
 
@@ -108,7 +110,7 @@ fn a_shared_clock_that_was_set_back_is_followed() {
         let (second, _) = policy::take(record, FREE, NEVER, UnixMillis(now));
         node.learn(&key("a"), &first, START);
         node.learn(&key("a"), &second, START);
-        assert_eq!(node.inspect(&key("a"), FREE, NEVER).decision.minute.remaining, 58);
+        assert_eq!(node.decide(false, &key("a"), FREE, NEVER).decision.minute.remaining, 58);
     }
 }
 
@@ -130,7 +132,7 @@ fn an_overtaken_answer_does_not_lower_the_count() {
     let (second, _) = policy::take(record, FREE, NEVER, START);
     node.learn(&key("a"), &second, START);
     node.learn(&key("a"), &first, START);
-    assert_eq!(node.inspect(&key("a"), FREE, NEVER).decision.minute.remaining, 58);
+    assert_eq!(node.decide(false, &key("a"), FREE, NEVER).decision.minute.remaining, 58);
 }
 
 #[test]
@@ -139,11 +141,11 @@ fn strikes_are_counted_locally_too() {
     let node = &gateways.nodes[0];
     gateways.alone(FREE);
     gateways.hand.advance(Duration::from_secs(1));
-    let take = || node.take(&key("a"), FREE, NEVER);
+    let take = || node.decide(true, &key("a"), FREE, NEVER).decision;
     (0..120).for_each(|_| assert_eq!(take().struck_out_at, None));
     let last = take();
     assert_eq!(last.struck_out_at, Some(last.now));
-    let settled = node.take(&key("a"), FREE, last.now.plus(Duration::from_millis(1)));
+    let settled = node.decide(true, &key("a"), FREE, last.now.plus(Duration::from_millis(1))).decision;
     assert_eq!((settled.is_strike, settled.struck_out_at), (false, None));
 }
 
@@ -190,7 +192,7 @@ proptest! {
             let node = node % own.len();
             gateways.hand.advance(Duration::from_millis(pause));
             let decision = if alone {
-                gateways.nodes[node].take(&key("a"), quota, NEVER)
+                gateways.nodes[node].decide(true, &key("a"), quota, NEVER).decision
             } else {
                 gateways.shared(node, quota)
             };
