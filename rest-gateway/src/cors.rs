@@ -8,14 +8,10 @@ use std::str::FromStr;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header, request::Parts};
 
-/// Origin whose pages may read answers.
+/// Origin whose pages may read answers, written as browsers send it: `https://shop.example` or
+/// `http://localhost:3000`; or `*` for any.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CorsOrigin {
-    /// Any origin, written `*`.
-    Any,
-    /// One origin, written as browsers send it: `https://shop.example` or `http://localhost:3000`.
-    Exactly(HeaderValue),
-}
+pub struct CorsOrigin(HeaderValue);
 
 impl FromStr for CorsOrigin {
     type Err = &'static str;
@@ -24,7 +20,7 @@ impl FromStr for CorsOrigin {
         const FORM: &str =
             "must be * or an origin in lower case without a path, such as https://shop.example";
         if written == "*" {
-            return Ok(Self::Any);
+            return Ok(Self(HeaderValue::from_static("*")));
         }
         let uri: Uri = written.parse().map_err(|_| FORM)?;
         let (Some(scheme @ ("http" | "https")), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
@@ -34,7 +30,7 @@ impl FromStr for CorsOrigin {
         if written != as_sent || authority.as_str().contains('@') {
             return Err(FORM);
         }
-        HeaderValue::try_from(as_sent).map(Self::Exactly).map_err(|_| FORM)
+        HeaderValue::try_from(as_sent).map(Self).map_err(|_| FORM)
     }
 }
 
@@ -58,15 +54,12 @@ pub(crate) fn judge(origins: &[CorsOrigin], request: &Parts) -> Option<Grant> {
     if origins.is_empty() {
         return None;
     }
-    let any = origins.contains(&CorsOrigin::Any);
+    let any = origins.iter().any(|known| known.0 == "*");
     let origin = request.headers.get(header::ORIGIN);
     let allow_origin = if any {
         origin.map(|_| HeaderValue::from_static("*"))
     } else {
-        let known = |origin: &&HeaderValue| {
-            origins.iter().any(|known| matches!(known, CorsOrigin::Exactly(known) if known == *origin))
-        };
-        origin.filter(known).cloned()
+        origin.filter(|origin| origins.iter().any(|known| known.0 == *origin)).cloned()
     };
     let intended = request.headers.get(header::ACCESS_CONTROL_REQUEST_METHOD);
     let preflight = intended.filter(|_| request.method == Method::OPTIONS).cloned();

@@ -13,7 +13,7 @@ use petstore_clock::UnixMillis;
 use petstore_proto::internal::v1::Plan;
 use petstore_rate_limit::{Decision, LimitKey, LimiterUnavailable, Outcome, Scope, WindowView};
 use petstore_telemetry::metrics::{
-    GaugeGuard, HistogramVec, IntCounter, IntCounterVec, IntGauge, counter, counters, durations, gauge,
+    HistogramVec, IntCounter, IntCounterVec, IntGauge, counter, counters, durations, gauge,
 };
 use petstore_telemetry::{abandoned::caller_has_left, metrics};
 
@@ -34,7 +34,7 @@ metrics! {
                 "url_scheme",
             ],
         ),
-        active: IntGauge = gauge("http_server_active_requests", "Requests in flight."),
+        pub(crate) active: IntGauge = gauge("http_server_active_requests", "Requests in flight."),
         requests: IntCounterVec = counters(
             "petstore_requests_total",
             "Requests answered, by plan and code.",
@@ -64,7 +64,7 @@ metrics! {
             "petstore_limiter_strikes_total",
             "Requests of keys that keep sending a second after a 429.",
         ),
-        bans: IntCounter = counter(
+        pub(crate) bans: IntCounter = counter(
             "petstore_limiter_bans_total",
             "Bans imposed for strikes, without those by operators.",
         ),
@@ -72,11 +72,6 @@ metrics! {
 }
 
 impl Metrics {
-    /// Counts a request as in flight until the guard is dropped.
-    pub(crate) fn active(&self) -> GaugeGuard {
-        GaugeGuard::new(&self.active)
-    }
-
     /// Counts a request for an operation and its response. `plan` is that of the account, if the key was
     /// valid.
     pub(crate) fn count_response(
@@ -95,11 +90,6 @@ impl Metrics {
         if caller_has_left() {
             self.abandoned.with_label_values(&[name]).inc();
         }
-    }
-
-    /// Counts a key that this gateway banned.
-    pub(crate) fn banned(&self) {
-        self.bans.inc();
     }
 
     /// Counts a request of an account that has waited for the time in `Retry-After`.

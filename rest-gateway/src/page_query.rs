@@ -215,17 +215,6 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_a_whole_number_from_1_to_100() {
-        for digits in ["", "-1", "+1", "01", "1.0", "1e1", "%201", "5%20", "x", "256", "99999999999", "%ff"] {
-            let refused = parse(&format!("limit={digits}")).limit.unwrap_err();
-            assert_eq!(refused, "must be a whole number from 1 to 100", "{digits}");
-        }
-        for query in ["limit", "limit=5&limit=5", "limit=5&limit=5&limit=5"] {
-            assert!(parse(query).limit.is_err(), "{query}");
-        }
-    }
-
-    #[test]
     fn a_status_is_one_of_three_words_exactly_and_a_cursor_is_given_once() {
         for word in ["", "Sold", "sold,pending", "sold%20", "unknown", "%ff", "sold&status=sold"] {
             let refused = parse(&format!("status={word}")).filter.unwrap_err();

@@ -25,7 +25,7 @@ use petstore_proto::internal::v1::{Refusal, RefusalCause};
 use petstore_rate_limit::LimitStatus;
 use petstore_telemetry::{
     metrics::GaugeGuard,
-    traces::{Root, Span, Within},
+    traces::{Root, Span},
 };
 use tokio::time::Instant;
 use tower::Service;
@@ -103,7 +103,7 @@ pub(crate) async fn handle(
             parts.extensions.insert(prefix.clone());
         }
         let response = pin!(router.call(Request::from_parts(parts, body)));
-        let Ok(mut response) = context.within(catch_panic(response)).await?;
+        let Ok(mut response) = context.span.within(catch_panic(response)).await?;
         unknown.lock().write(response.headers_mut());
         Ok(response)
     };
@@ -163,7 +163,7 @@ impl RequestContext {
             prefers_problem: problem::is_preferred(&request.headers),
             started: Instant::now(),
             span: Span::none(),
-            active: gateway.metrics.active(),
+            active: GaugeGuard::new(&gateway.metrics.active),
         }
     }
 
@@ -177,11 +177,6 @@ impl RequestContext {
         }
         let title = || self.operation.title().into();
         self.span = gateway.settings.traces.request(&headers, Root::Sampled, title);
-    }
-
-    /// Runs a part of the request's work within its span.
-    fn within<F: Future>(&self, work: F) -> Within<F> {
-        self.span.within(work)
     }
 }
 
@@ -262,7 +257,7 @@ async fn find_sender(gateway: &GatewayState, context: &RequestContext, parts: &P
         return Sender::Anybody;
     }
     let key = pin!(authenticate(gateway, &parts.headers, context.client));
-    match context.within(catch_panic(key)).await {
+    match context.span.within(catch_panic(key)).await {
         Ok(Ok(key)) => {
             let is_read = matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS);
             let is_forbidden = key.is_read_only && !is_read; // docs/contract.md, 5.14
@@ -294,7 +289,7 @@ async fn authenticate(
 /// Counts the request, if its operation requires that, and records a refusal.
 async fn admit(gateway: &GatewayState, context: &RequestContext, sender: &Sender) -> Admission {
     let admission = pin!(rate_limit::admit(gateway, context, sender));
-    let admission = context.within(catch_panic(admission)).await;
+    let admission = context.span.within(catch_panic(admission)).await;
     let (mut verdict, decision) = admission.unwrap_or_else(|panicked| (Err(panicked), None));
     if let (Ok(_), Some(forbidden)) = (&verdict, sender.forbidden()) {
         verdict = Err(forbidden.clone());

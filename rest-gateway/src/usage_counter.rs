@@ -79,7 +79,7 @@ impl UsageCounter {
     pub(crate) fn note_refusal(&self, refusal: Refusal, address: ClientAddress) {
         let now = self.clock.now();
         let refusal = Refusal { refused_at_ms: now.as_i64(), ..refusal };
-        self.ledger.refusals().note(Minute::containing(now).0, refusal, address);
+        self.ledger.refusals.note(Minute::containing(now).0, refusal, address);
     }
 
     /// Reports every 5 s until `shutdown`, and then once more. Counts since the last report are lost when the
@@ -133,7 +133,7 @@ impl UsageCounter {
         // Before the call: nothing is missing or counted twice
         let unreported = self.ledger.unreported(account_id);
         let question =
-            GetUsageRequest { account_id, since_day: oldest, reporter: self.ledger.reporter().to_owned() };
+            GetUsageRequest { account_id, since_day: oldest, reporter: self.ledger.reporter.clone() };
         let answer = core.call(GET_USAGE, question, caller, |core, it| core.usage.get_usage(it)).await?;
 
         let mut days: Vec<_> = (oldest..=today).map(|day| UsageDay { day, ..UsageDay::default() }).collect();

@@ -8,6 +8,7 @@ use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
+    sync::Semaphore,
     time::{Instant, timeout},
 };
 use tokio_io_timeout::TimeoutStream;
@@ -16,7 +17,7 @@ use super::{
     App, Certificate, ConnectionSlots, HttpPeer, Server, ServerLimits,
     activity::{Activity, DrainWatch, idle_connections_expired},
     connection_slots::OpenConnection,
-    discard_body::{BodyDiscarder, lingering_close},
+    discard_body::lingering_close,
     http1::{self as version_1, Driver, End, Http1Service},
     http2::{self as version_2, Http2Service, Streams},
     proxy_protocol,
@@ -27,46 +28,43 @@ use super::{
 const TLS_BUFFER: usize = 64 * 1024;
 
 /// State that all connections of a port share.
-#[derive(Clone)]
 pub(super) struct Connections {
-    app: Arc<dyn App>,
+    pub(super) app: Arc<dyn App>,
     certificate: Option<Certificate>,
-    limits: Arc<ServerLimits>,
+    pub(super) limits: ServerLimits,
     http1: http1::Builder,
-    discarder: BodyDiscarder,
-    drain: DrainWatch,
+    /// Places for unread bodies of HTTP/2 that are discarded concurrently; the rest is refused at once. Each
+    /// holds the bytes that its client may send before they are read, 64 KiB, and a connection no more than
+    /// 1 MiB altogether.
+    pub(super) discards: Arc<Semaphore>,
+    pub(super) drain: DrainWatch,
     slots: ConnectionSlots,
     /// `true` if each connection is of a proxy, which names the client.
     proxy_protocol: bool,
     /// `Strict-Transport-Security` of every response.
-    hsts: Option<HeaderValue>,
+    pub(super) hsts: Option<HeaderValue>,
 }
 
 impl Connections {
-    pub(super) fn new(server: Server, drain: DrainWatch) -> Self {
+    pub(super) fn new(server: Server, drain: DrainWatch) -> Arc<Self> {
         let Server { certificate, app, limits, slots, proxy_protocol, hsts } = server;
-        let limits = Arc::new(limits);
-        let (http1, discarder) = (version_1::builder(&limits), BodyDiscarder::new(Arc::clone(&limits)));
+        let (http1, discards) = (version_1::builder(), Arc::new(Semaphore::new(1_024)));
         let hsts = hsts.filter(|_| certificate.is_some());
         let hsts = hsts.and_then(|age| HeaderValue::try_from(format!("max-age={}", age.as_secs())).ok());
-        Self { app, certificate, limits, http1, discarder, drain, slots, proxy_protocol, hsts }
-    }
-
-    /// Returns the activity of a new connection.
-    pub(super) fn activity(&self, connection: Arc<OpenConnection>) -> Activity {
-        Activity::new(self.drain.clone(), connection)
+        Arc::new(Self { app, certificate, limits, http1, discards, drain, slots, proxy_protocol, hsts })
     }
 
     /// Serves the connection to its end, and then drops the guard that counts it.
     pub(super) fn serve<C: Send + 'static>(
-        &self,
+        self: &Arc<Self>,
         stream: TcpStream,
         peer: SocketAddr,
-        activity: Activity,
+        connection: Arc<OpenConnection>,
         counted: C,
     ) -> impl Future<Output = ()> + Send + use<C> {
-        let connections = self.clone(); // shares everything
+        let connections = Arc::clone(self);
         async move {
+            let activity = Activity::new(connections.drain.clone(), connection);
             if connections.proxy_protocol {
                 Box::pin(connections.run_of_proxy(stream, peer, activity)).await;
             } else {
@@ -78,7 +76,7 @@ impl Connections {
 
     /// Serves the client that the proxy names, which counts among the connections of its address, even if
     /// that is another proxy's. Without a name, it is the proxy that sends requests.
-    async fn run_of_proxy(&self, mut stream: TcpStream, proxy: SocketAddr, activity: Activity) {
+    async fn run_of_proxy(self: &Arc<Self>, mut stream: TcpStream, proxy: SocketAddr, activity: Activity) {
         let client = match self.in_time(proxy_protocol::read_client(&mut stream)).await {
             Ok(client) => client,
             Err(error) => {
@@ -98,7 +96,7 @@ impl Connections {
         self.run(stream, client.unwrap_or(proxy), activity).await;
     }
 
-    async fn run(&self, stream: TcpStream, peer: SocketAddr, activity: Activity) {
+    async fn run(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr, activity: Activity) {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%peer, %error, "could not turn off Nagle's algorithm");
         }
@@ -114,8 +112,13 @@ impl Connections {
         }
     }
 
-    async fn drive_tls<I>(&self, stream: I, certificate: &Certificate, peer: SocketAddr, activity: Activity)
-    where
+    async fn drive_tls<I>(
+        self: &Arc<Self>,
+        stream: I,
+        certificate: &Certificate,
+        peer: SocketAddr,
+        activity: Activity,
+    ) where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         match Box::pin(self.in_time(certificate.acceptor().accept(stream))).await {
@@ -137,15 +140,15 @@ impl Connections {
         }
     }
 
-    async fn drive_http1<I>(&self, stream: I, peer: SocketAddr, activity: Activity, buffer: usize)
+    async fn drive_http1<I>(self: &Arc<Self>, stream: I, peer: SocketAddr, activity: Activity, buffer: usize)
     where
         I: AsyncRead + AsyncWrite + Unpin + 'static,
     {
-        let (app, limits, hsts) = (Arc::clone(&self.app), Arc::clone(&self.limits), self.hsts.clone());
         let client = HttpPeer { address: peer, connection: Some(Arc::clone(activity.connection())) };
-        let mut service = Http1Service { app, peer: client, limits, activity: activity.clone(), hsts };
+        let server = Arc::clone(self);
+        let mut service = Http1Service { server, peer: client, activity: activity.clone() };
         let mut stream = ObservedStream::new(stream, activity.clone(), buffer);
-        let mut driver = Driver::new(&self.limits, activity, self.drain.clone(), peer);
+        let mut driver = Driver::new(self, activity, peer);
         loop {
             let mut connection = self.http1.serve_connection(TokioIo::new(stream), service);
             let end = driver.drive(&mut connection).await;
@@ -167,20 +170,18 @@ impl Connections {
     /// Serves HTTP/2, where a frame ends each answer, so that no lingering close is needed.
     /// Ends with the last request that the app works on, even if the connection ends before: until then it
     /// counts as open.
-    async fn drive_http2<I>(&self, stream: I, peer: SocketAddr, activity: Activity)
+    async fn drive_http2<I>(self: &Arc<Self>, stream: I, peer: SocketAddr, activity: Activity)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (app, limits, streams) = (Arc::clone(&self.app), &self.limits, Streams::new(&self.limits));
-        let (discarder, hsts, activity) = (self.discarder.clone(), self.hsts.clone(), &activity);
         let client = HttpPeer { address: peer, connection: Some(Arc::clone(activity.connection())) };
-        let (all, activity_of) = (streams.clone(), activity.clone());
-        let service =
-            Http2Service { app, peer: client, discarder, streams: all, activity: activity_of, hsts };
-        let http2 = version_2::builder(limits, streams.clone());
+        let (server, streams) = (Arc::clone(self), Streams::new(&self.limits));
+        let (all, of_service) = (streams.clone(), activity.clone());
+        let service = Http2Service { server, peer: client, streams: all, activity: of_service };
+        let http2 = version_2::builder(&self.limits, streams.clone());
         let stream = ObservedStream::new(stream, activity.clone(), TLS_BUFFER);
         let mut connection = http2.serve_connection(TokioIo::new(stream), service);
-        version_2::drive(&mut connection, activity, peer, limits, self.drain.clone(), &streams).await;
+        version_2::drive(&mut connection, &activity, peer, self, &streams).await;
         drop(connection);
         streams.end().await;
     }

@@ -27,13 +27,13 @@ use hyper::body::Incoming;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     runtime::Handle,
-    sync::Semaphore,
     time::{sleep, timeout},
 };
 
 use super::{
     ServerLimits,
     activity::{Activity, BodyState},
+    connection::Connections,
 };
 
 /// Body of a request as the app reads it.
@@ -49,8 +49,8 @@ pub(super) struct RequestBody {
 pub(super) enum BodyOwner {
     /// HTTP/1.1 connection, which discards the body before it sends the answer.
     Connection(Activity),
-    /// Task that discards the body of an HTTP/2 stream after the answer.
-    Discarder(BodyDiscarder),
+    /// HTTP/2 stream, whose server discards the body in a task after the answer.
+    Stream(Arc<Connections>),
 }
 
 impl RequestBody {
@@ -61,8 +61,8 @@ impl RequestBody {
         Self { body: Some(body), is_begun: is_asked_for, owner: BodyOwner::Connection(activity) }
     }
 
-    pub(super) fn of_stream(body: Incoming, discarder: BodyDiscarder) -> Self {
-        Self { body: Some(body), is_begun: false, owner: BodyOwner::Discarder(discarder) }
+    pub(super) fn of_stream(body: Incoming, server: Arc<Connections>) -> Self {
+        Self { body: Some(body), is_begun: false, owner: BodyOwner::Stream(server) }
     }
 
     fn end(&mut self, state: BodyState) {
@@ -87,7 +87,7 @@ impl Body for RequestBody {
         let is_whole = body.is_end_stream();
         let frame = match (frame, &self.owner) {
             // hyper takes the body of a stream that was reset with NO_ERROR for complete.
-            (Poll::Ready(None), BodyOwner::Discarder(_)) if !is_whole => {
+            (Poll::Ready(None), BodyOwner::Stream(_)) if !is_whole => {
                 Poll::Ready(Some(Err(io::Error::from(io::ErrorKind::UnexpectedEof).into())))
             }
             (frame, _) => frame,
@@ -122,8 +122,8 @@ impl Drop for RequestBody {
                 (false, true) => BodyState::Broken,
                 (false, false) => BodyState::Unread(body),
             }),
-            BodyOwner::Discarder(discarder) if !is_read => discarder.discard(body),
-            BodyOwner::Discarder(_) => {}
+            BodyOwner::Stream(server) if !is_read => discard_in_task(server, body),
+            BodyOwner::Stream(_) => {}
         }
     }
 }
@@ -133,8 +133,9 @@ impl Drop for RequestBody {
 pub(super) async fn after_discarding(
     mut answer: Response,
     body: Incoming,
-    limits: Arc<ServerLimits>,
+    server: Arc<Connections>,
 ) -> Response {
+    let limits = &server.limits;
     let mut rest = Some(body).filter(|body| body.size_hint().lower() <= limits.max_discarded as u64);
     let is_discarded = match &mut rest {
         Some(body) => timeout(limits.discard_timeout, discard(body, limits.max_discarded)).await,
@@ -182,37 +183,21 @@ pub(super) async fn lingering_close(mut stream: impl AsyncRead + AsyncWrite + Un
     let _ = timeout(limits.linger_timeout, close).await; // however it ends, the connection is closed now
 }
 
-/// Discarder of unread HTTP/2 bodies. Clones share the bound.
-#[derive(Clone, Debug)]
-pub(super) struct BodyDiscarder {
-    slots: Arc<Semaphore>,
-    limits: Arc<ServerLimits>,
-}
-
-impl BodyDiscarder {
-    pub(super) fn new(limits: Arc<ServerLimits>) -> Self {
-        // Maximum number of bodies that are discarded concurrently, over all connections of a port; the rest
-        // is refused at once. Each holds the bytes that its client may send before they are read, 64 KiB, and
-        // a connection no more than 1 MiB altogether.
-        Self { slots: Arc::new(Semaphore::new(1_024)), limits }
-    }
-
-    fn discard(&self, mut body: Incoming) {
-        // Without a runtime the process is ending.
-        let (Ok(slot), Ok(runtime)) = (Arc::clone(&self.slots).try_acquire_owned(), Handle::try_current())
-        else {
-            return;
+/// Discards the rest of a body of HTTP/2 in a task, unless there is no place for it.
+fn discard_in_task(server: &Arc<Connections>, mut body: Incoming) {
+    // Without a runtime the process is ending.
+    let place = Arc::clone(&server.discards).try_acquire_owned();
+    let (Ok(place), Ok(runtime)) = (place, Handle::try_current()) else { return };
+    let server = Arc::clone(server);
+    runtime.spawn(async move {
+        let limits = &server.limits;
+        let reading = async {
+            if !discard(&mut body, limits.max_discarded).await {
+                // No more bytes are read, but the client has time to see the answer.
+                sleep(limits.discard_timeout).await;
+            }
         };
-        let limits = Arc::clone(&self.limits);
-        runtime.spawn(async move {
-            let reading = async {
-                if !discard(&mut body, limits.max_discarded).await {
-                    // No more bytes are read, but the client has time to see the answer.
-                    sleep(limits.discard_timeout).await;
-                }
-            };
-            let _ = timeout(limits.discard_timeout, reading).await; // the body is dropped now
-            drop(slot);
-        });
-    }
+        let _ = timeout(limits.discard_timeout, reading).await; // the body is dropped now
+        drop(place);
+    });
 }

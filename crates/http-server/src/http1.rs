@@ -12,7 +12,7 @@ use std::{
 
 use axum::{body::Body, response::Response as AppResponse};
 use futures_util::{FutureExt, future::BoxFuture};
-use http::{HeaderValue, Request, Response, header::EXPECT};
+use http::{Request, Response, header::EXPECT};
 use hyper::{
     body::{Body as _, Incoming},
     server::conn::http1,
@@ -26,23 +26,25 @@ use tokio::{
 };
 
 use super::{
-    App, HttpPeer, ServerLimits,
+    HttpPeer,
     activity::{
-        Activity, BodyState, ConnectionPhase, DrainWatch, RequestInFlight, Snapshot, TrackedBody,
+        Activity, BodyState, ConnectionPhase, RequestInFlight, Snapshot, TrackedBody,
         idle_connections_expired,
     },
     add_fields,
+    connection::Connections,
     discard_body::{RequestBody, after_discarding, close_after},
     stream::ObservedStream,
     with_jitter,
 };
 
-pub(super) fn builder(limits: &ServerLimits) -> http1::Builder {
+pub(super) fn builder() -> http1::Builder {
     let mut http = http1::Builder::new();
     // It would be set for each request, and also end idle connections; `Driver` distinguishes the two.
     http.header_read_timeout(None)
-        .max_headers(limits.max_headers)
-        .max_buf_size(limits.max_buf_size)
+        // With more header fields, or a longer head in bytes, the answer is 431 without an Error body.
+        .max_headers(256)
+        .max_buf_size(64 * 1024)
         // A client that has sent everything may close its half and still be answered. It also saves polling
         // the socket during each request; an abandoned request runs to its own deadline.
         .half_close(true);
@@ -63,9 +65,8 @@ pub(super) enum End {
 /// Driver of a connection, which serves its requests within their time limits. Time is looked at in
 /// intervals: a timer for each request would cost more.
 pub(super) struct Driver<'a> {
-    limits: &'a ServerLimits,
+    server: &'a Connections,
     activity: Activity,
-    drain: DrainWatch,
     peer: SocketAddr,
     expires_at: Instant,
     /// Activity when it was last looked at.
@@ -75,15 +76,10 @@ pub(super) struct Driver<'a> {
 }
 
 impl<'a> Driver<'a> {
-    pub(super) fn new(
-        limits: &'a ServerLimits,
-        activity: Activity,
-        drain: DrainWatch,
-        peer: SocketAddr,
-    ) -> Self {
+    pub(super) fn new(server: &'a Connections, activity: Activity, peer: SocketAddr) -> Self {
         let (seen, since) = (activity.now(), Instant::now());
-        let expires_at = since + with_jitter(limits.max_connection_age, peer);
-        Self { limits, activity, drain, peer, expires_at, seen, since }
+        let expires_at = since + with_jitter(server.limits.max_connection_age, peer);
+        Self { server, activity, peer, expires_at, seen, since }
     }
 
     /// Serves requests until the connection ends or is quiet.
@@ -91,7 +87,7 @@ impl<'a> Driver<'a> {
         &mut self,
         connection: &mut http1::Connection<TokioIo<ObservedStream<I>>, Http1Service>,
     ) -> End {
-        let mut next_look = pin!(sleep(self.limits.rest_after));
+        let mut next_look = pin!(sleep(self.server.limits.rest_after));
         loop {
             if Instant::now() >= self.expires_at {
                 // An idle connection is not closed for its age, because its client may be sending.
@@ -110,7 +106,7 @@ impl<'a> Driver<'a> {
                     if let Some(end) = self.due_end() {
                         return end;
                     }
-                    next_look.set(sleep(self.limits.rest_after));
+                    next_look.set(sleep(self.server.limits.rest_after));
                 }
             }
         }
@@ -118,7 +114,7 @@ impl<'a> Driver<'a> {
 
     /// Returns how the connection ends now, if it does.
     fn due_end(&mut self) -> Option<End> {
-        let (now, seen, limits) = (Instant::now(), self.activity.now(), self.limits);
+        let (now, seen, limits) = (Instant::now(), self.activity.now(), &self.server.limits);
         if seen != self.seen {
             self.seen = seen;
             if !seen.is_before_first_request() {
@@ -140,7 +136,7 @@ impl<'a> Driver<'a> {
     /// Waits for the first bytes of the next request on a quiet connection. Returns `Break` if the connection
     /// should be closed instead.
     pub(super) async fn rest<I: AsyncRead + Unpin>(&self, stream: &mut ObservedStream<I>) -> ControlFlow<()> {
-        let Self { limits, drain, seen, since, .. } = self;
+        let Self { server: Connections { limits, drain, .. }, seen, since, .. } = self;
         let timeout = if seen.is_before_first_request() { limits.header_read_timeout } else { limits.idle };
         tokio::select! {
             biased;
@@ -160,11 +156,9 @@ impl<'a> Driver<'a> {
 
 /// App for the requests of one peer.
 pub(super) struct Http1Service {
-    pub(super) app: Arc<dyn App>,
+    pub(super) server: Arc<Connections>,
     pub(super) peer: HttpPeer,
-    pub(super) limits: Arc<ServerLimits>,
     pub(super) activity: Activity,
-    pub(super) hsts: Option<HeaderValue>,
 }
 
 impl Service<Request<Incoming>> for Http1Service {
@@ -184,9 +178,9 @@ impl Service<Request<Incoming>> for Http1Service {
             }
         });
         // A connection that is cut off or reset drops the future.
-        let answer = ToItsEnd::new(self.app.answer(request, self.peer.clone()));
-        let (limits, hsts) = (Arc::clone(&self.limits), self.hsts.clone());
-        ResponseFuture { answer, limits, hsts, in_flight: Some(activity.request_received()) }
+        let answer = ToItsEnd::new(self.server.app.answer(request, self.peer.clone()));
+        let server = Arc::clone(&self.server);
+        ResponseFuture { answer, server, in_flight: Some(activity.request_received()) }
     }
 }
 
@@ -194,8 +188,7 @@ impl Service<Request<Incoming>> for Http1Service {
 /// connection announces the close.
 pub(super) struct ResponseFuture {
     answer: ToItsEnd<BoxFuture<'static, AppResponse>>,
-    limits: Arc<ServerLimits>,
-    hsts: Option<HeaderValue>,
+    server: Arc<Connections>,
     /// `None` once the answer exists, whose body then holds it.
     in_flight: Option<RequestInFlight>,
 }
@@ -209,7 +202,7 @@ impl Future for ResponseFuture {
             let is_last = in_flight.is_last();
             match in_flight.answered() {
                 BodyState::Unread(body) if !is_last => {
-                    let discarded = after_discarding(answer, body, Arc::clone(&self.limits));
+                    let discarded = after_discarding(answer, body, Arc::clone(&self.server));
                     self.answer = ToItsEnd::new(discarded.boxed());
                     return self.poll(context);
                 }
@@ -219,7 +212,7 @@ impl Future for ResponseFuture {
                 }
             }
         }
-        add_fields(&mut answer, self.hsts.take());
+        add_fields(&mut answer, self.server.hsts.clone());
         let in_flight = self.in_flight.take();
         Poll::Ready(Ok(answer.map(|body| TrackedBody::new(body, in_flight))))
     }

@@ -155,17 +155,8 @@ pub struct ServerLimits {
     pub header_read_timeout: Duration,
     /// Time for a TLS handshake, and before that as much for the header of a proxy. Default 5 s.
     pub tls_handshake: Duration,
-    /// Maximum number of header fields in a head of HTTP/1.1; with more, the answer is 431 without an Error
-    /// body. Default 256.
-    pub max_headers: usize,
-    /// Maximum length of the header fields of HTTP/2 in bytes, as RFC 9113 §6.5.2 counts them; with more, the
-    /// answer is 431 without an Error body. Default 64 KiB.
-    pub max_header_list: u32,
     /// Maximum number of concurrent requests on one HTTP/2 connection. Default 100.
     pub max_streams: u32,
-    /// Maximum length in bytes of a head of HTTP/1.1, and of anything else that is buffered; with a larger
-    /// head, the answer is 431 without an Error body. At least 8192. Default 64 KiB.
-    pub max_buf_size: usize,
     /// Maximum time in which a client reads nothing of an answer. Default 10 s.
     pub write_stall: Duration,
     /// Age of a connection whose next answer is the last, so that clients spread over new instances. Default
@@ -209,10 +200,7 @@ impl Default for ServerLimits {
         Self {
             header_read_timeout: Duration::from_secs(9),
             tls_handshake: Duration::from_secs(5),
-            max_headers: 256,
-            max_header_list: 64 * 1024,
             max_streams: 100,
-            max_buf_size: 64 * 1024,
             write_stall: Duration::from_secs(10),
             max_connection_age: Duration::from_mins(10),
             idle: Duration::from_secs(75),

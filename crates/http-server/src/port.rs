@@ -67,7 +67,7 @@ pub fn serve(
 /// Connections of a port.
 struct Port {
     slots: ConnectionSlots,
-    connections: Connections,
+    connections: Arc<Connections>,
     proxy_protocol: bool,
     /// Connection that waits for a slot.
     accepted: Option<(TcpStream, SocketAddr)>,
@@ -132,8 +132,8 @@ impl Port {
             return;
         };
         let (connection, counted) = (Arc::clone(&slot.connection), (slot, self.slots.metrics().accepted()));
-        let activity = self.connections.activity(Arc::clone(&connection));
-        connection.is_served_by(self.open.spawn(self.connections.serve(stream, peer, activity, counted)));
+        let served = self.connections.serve(stream, peer, Arc::clone(&connection), counted);
+        connection.is_served_by(self.open.spawn(served));
     }
 }
 

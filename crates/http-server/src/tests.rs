@@ -142,17 +142,6 @@ async fn read_until(stream: &mut TcpStream, end: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_request_is_answered_and_knows_its_peer_and_the_connection_stays_open() {
-    let server = Running::start(app(), patient()).await;
-    let mut stream = server.send(GET_PEER).await;
-    let peer = stream.local_addr().unwrap().to_string();
-    let answer = read_until(&mut stream, &peer).await;
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    stream.write_all(GET_PEER.as_bytes()).await.unwrap();
-    read_until(&mut stream, &peer).await;
-}
-
-#[tokio::test]
 async fn an_idle_connection_answers_the_next_request_however_it_arrives() {
     let server = Running::start(app(), patient()).await;
     let mut stream = server.send(GET_PEER).await;
@@ -175,14 +164,6 @@ async fn an_idle_connection_answers_the_next_request_however_it_arrives() {
     sleep(SHORT_TIMEOUT).await;
     stream.write_all(&GET_PEER.as_bytes()[9..]).await.unwrap();
     read_until(&mut stream, &peer).await;
-}
-
-#[tokio::test]
-async fn a_connection_is_closed_after_the_idle_timeout() {
-    let server = Running::start(app(), ServerLimits { idle: SHORT_TIMEOUT, ..patient() }).await;
-    let mut stream = server.send(GET_PEER).await;
-    let peer = stream.local_addr().unwrap().to_string();
-    assert!(read_all(&mut stream).await.ends_with(&peer));
 }
 
 #[tokio::test]
@@ -393,16 +374,4 @@ async fn the_head_timeout_begins_with_the_first_byte() {
     assert_eq!(read_all(&mut stream).await, "");
     let took = begin.elapsed();
     assert!(took >= idle, "idle: {took:?}");
-}
-
-#[tokio::test]
-async fn what_is_not_http_1_is_refused() {
-    let server = Running::start(app(), patient()).await;
-    for text in ["PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET /peer HTTP/3.0\r\n\r\n", "\x16\x03\x01\x02\x00\x01"]
-    {
-        let mut stream = server.send(text).await;
-        stream.shutdown().await.unwrap();
-        let answer = read_all(&mut stream).await;
-        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{answer}");
-    }
 }

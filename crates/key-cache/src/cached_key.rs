@@ -209,22 +209,6 @@ mod tests {
     }
 
     #[test]
-    fn an_active_key_is_usable_until_it_expires() {
-        let entry = entry(answer()).unwrap();
-        assert_eq!(entry.usable(UnixMillis(999)).unwrap().quota, Quota { per_minute: 60, per_day: 1_000 });
-        assert_eq!(entry.usable(UnixMillis(1_000)), Err(KeyError::Expired));
-    }
-
-    #[test]
-    fn a_revoked_or_expired_key_is_not_usable() {
-        for (state, fault) in [(KeyState::Revoked, KeyError::Revoked), (KeyState::Expired, KeyError::Expired)]
-        {
-            let entry = entry(ResolvedKey { state: state.into(), ..answer() }).unwrap();
-            assert_eq!(entry.usable(UnixMillis(0)), Err(fault));
-        }
-    }
-
-    #[test]
     fn a_key_of_a_suspended_account_is_not_called_revoked() {
         let suspension = Some(petstore_proto::internal::v1::Suspension { reason: "open invoice".to_owned() });
         let entry = entry(ResolvedKey { state: KeyState::Revoked.into(), suspension, ..answer() }).unwrap();
@@ -249,16 +233,5 @@ mod tests {
     fn a_plan_of_a_newer_core_is_accepted_with_its_quota() {
         let entry = entry(ResolvedKey { plan: 99, ..answer() }).unwrap();
         assert_eq!((entry.key.plan, entry.key.quota.per_minute), (Plan::Unspecified, 60));
-    }
-
-    #[test]
-    fn a_use_is_reported_once_with_the_latest_time() {
-        let (entry, used) = (Arc::new(entry(answer()).unwrap()), LastUsed::default());
-        for (times, reported) in [(&[5, 7, 6][..], 7), (&[8], 8)] {
-            for at in times {
-                used.note(&entry, UnixMillis(*at));
-            }
-            assert_eq!(used.take(), [KeyUse { key_id: "key".to_owned(), last_used_at_ms: reported }]);
-        }
     }
 }

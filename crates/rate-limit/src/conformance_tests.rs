@@ -104,41 +104,10 @@ pub(crate) fn key(account_id: i64, key_id: &str) -> LimitKey {
 
 /// Runs the whole suite. Must be run on several threads, or concurrency is not tested.
 pub(crate) async fn suite(tested: &LimiterUnderTest) {
-    the_keys_of_an_account_share_its_windows(tested).await;
-    accounts_and_addresses_do_not_share_windows(tested).await;
-    a_peek_counts_nothing(tested).await;
     concurrent_requests_are_admitted_up_to_the_limit(tested).await;
-    a_window_that_has_ended_starts_anew(tested).await;
-    a_plan_change_acts_in_the_running_window(tested).await;
     strikes::too_many_strikes_are_reported_for_the_key_with_their_time(tested).await;
     strikes::settled_refusals_are_no_strikes(tested).await;
-    strikes::an_inspection_shows_all_state_of_a_key(tested).await;
-    strikes::with_bans_switched_off_an_account_has_the_same_windows(tested).await;
-    usage_requests_have_separate_windows(tested).await;
-    strikes::an_address_is_never_struck(tested).await;
     decisions_are_those_of_the_policy(tested).await;
-}
-
-async fn the_keys_of_an_account_share_its_windows(tested: &LimiterUnderTest) {
-    let account = tested.new_account();
-    tested.take_many(3, &key(account, "first"), AMPLE).await;
-    let decision = tested.take(&key(account, "second"), AMPLE).await;
-    assert_eq!((decision.minute.remaining, decision.day.remaining), (996, 9_996));
-}
-
-async fn accounts_and_addresses_do_not_share_windows(tested: &LimiterUnderTest) {
-    for limit_key in [tested.new_key(), tested.new_key(), tested.new_address(), tested.new_address()] {
-        assert_eq!(tested.take(&limit_key, AMPLE).await.minute.remaining, 999, "{limit_key:?}");
-    }
-}
-
-async fn a_peek_counts_nothing(tested: &LimiterUnderTest) {
-    for limit_key in [tested.new_key(), tested.new_address()] {
-        assert_eq!(tested.peek(&limit_key, AMPLE).await.minute.remaining, 1_000);
-        tested.take(&limit_key, AMPLE).await;
-        assert_eq!(tested.peek(&limit_key, AMPLE).await.minute.remaining, 999);
-        assert_eq!(tested.peek(&limit_key, AMPLE).await.minute.remaining, 999);
-    }
 }
 
 async fn concurrent_requests_are_admitted_up_to_the_limit(tested: &LimiterUnderTest) {
@@ -157,37 +126,6 @@ async fn concurrent_requests_are_admitted_up_to_the_limit(tested: &LimiterUnderT
         let admitted: u32 = future::join_all(callers).await.into_iter().map(Result::unwrap).sum();
         assert_eq!(admitted, 100);
     }
-}
-
-async fn a_window_that_has_ended_starts_anew(tested: &LimiterUnderTest) {
-    let limit_key = tested.new_key();
-    let refused = tested.take_many(3, &limit_key, Quota { per_minute: 2, per_day: 3 }).await;
-    assert_eq!(refused.outcome, Outcome::RateLimited);
-    tested.waits(Duration::from_secs(refused.retry_after_secs().unwrap()));
-    let next_minute = tested.take(&limit_key, Quota { per_minute: 2, per_day: 3 }).await;
-    assert_eq!((next_minute.outcome, next_minute.minute.remaining), (Outcome::Admitted, 1));
-
-    let refused = tested.take(&limit_key, Quota { per_minute: 100, per_day: 1 }).await;
-    assert_eq!(refused.outcome, Outcome::QuotaExceeded);
-    tested.waits(Duration::from_secs(refused.retry_after_secs().unwrap()));
-    let next_day = tested.take(&limit_key, AMPLE).await;
-    assert_eq!((next_day.outcome, next_day.day.remaining), (Outcome::Admitted, 9_999));
-}
-
-async fn a_plan_change_acts_in_the_running_window(tested: &LimiterUnderTest) {
-    let limit_key = tested.new_key();
-    tested.take_many(5, &limit_key, AMPLE).await;
-    let lowered = tested.take(&limit_key, Quota { per_minute: 3, per_day: 100 }).await;
-    assert_eq!((lowered.outcome, lowered.minute.remaining), (Outcome::RateLimited, 0));
-    let raised = tested.take(&limit_key, Quota { per_minute: 10, per_day: 100 }).await;
-    assert_eq!((raised.outcome, raised.minute.remaining), (Outcome::Admitted, 4));
-}
-
-async fn usage_requests_have_separate_windows(tested: &LimiterUnderTest) {
-    let account = tested.new_account();
-    tested.take_many(2, &LimitKey::Usage(account), AMPLE).await;
-    assert_eq!(tested.take(&key(account, "key"), AMPLE).await.minute.remaining, 999);
-    assert_eq!(tested.take(&LimitKey::Usage(account), AMPLE).await.minute.remaining, 997);
 }
 
 /// Plays random traces of a few callers through the limiter and, with the limiter's own time, through the

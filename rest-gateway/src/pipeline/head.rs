@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use http::{HeaderMap, Uri, Version, header, request::Parts};
+use http::{HeaderMap, Version, header, request::Parts};
 
 use crate::{error::ApiError, request_body::check_transfer_coding};
 
@@ -35,12 +35,8 @@ fn names_its_host(request: &Parts) -> bool {
     };
     let named = match (request.version, field, request.uri.authority()) {
         // `:authority` takes the field's place. A client that sends both gives both the same value.
-        (Version::HTTP_2, Some(field), Some(authority))
-            if !authority.as_str().eq_ignore_ascii_case(field) =>
-        {
-            None
-        }
-        (Version::HTTP_2, _, Some(authority)) => Some(authority.as_str()),
+        (Version::HTTP_2, field, Some(authority)) => Some(authority.as_str())
+            .filter(|authority| field.is_none_or(|field| authority.eq_ignore_ascii_case(field))),
         // The field was introduced after HTTP/1.0, whose clients need not send it.
         (Version::HTTP_10, None, _) => return true,
         (_, field, _) => field,
@@ -49,18 +45,13 @@ fn names_its_host(request: &Parts) -> bool {
 }
 
 /// Returns the length as it was sent: `/path?query`, or in HTTP/1 possibly an absolute URL.
-fn target_len(request: &Parts) -> usize {
-    let uri = &request.uri;
-    if request.version == Version::HTTP_2 {
-        return path_len(uri);
+fn target_len(Parts { uri, version, .. }: &Parts) -> usize {
+    let path = uri.path_and_query().map_or(0, |path| path.as_str().len());
+    if *version == Version::HTTP_2 {
+        return path;
     }
     let scheme = uri.scheme_str().map_or(0, |scheme| scheme.len() + "://".len());
-    let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
-    scheme + authority + path_len(uri)
-}
-
-fn path_len(uri: &Uri) -> usize {
-    uri.path_and_query().map_or(0, |path| path.as_str().len())
+    scheme + uri.authority().map_or(0, |authority| authority.as_str().len()) + path
 }
 
 /// Returns the length of the fields, each with its `: ` and line end.
@@ -105,7 +96,7 @@ fn is_registered_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
+    use http::{HeaderValue, Uri};
     use proptest::prelude::*;
 
     use super::*;

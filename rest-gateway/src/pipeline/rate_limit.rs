@@ -103,7 +103,7 @@ async fn judge(
         && is_new
         && from == decision.now
     {
-        gateway.metrics.banned();
+        gateway.metrics.bans.inc();
         let (account_id, key_id) = (key.account_id, &key.key_id);
         tracing::warn!(account_id, %key_id, until = %ban.until, "banned a key that ignores 429");
     }
@@ -203,16 +203,8 @@ pub(super) async fn peek(gateway: &GatewayState, address: ClientAddress) -> Deci
 fn undecided(quota: Quota, now: UnixMillis) -> Decision {
     let resets_at = UnixMillis(now.0.saturating_add(1_000));
     let window = |limit| WindowView { limit, remaining: 0, resets_at };
-    Decision {
-        outcome: Outcome::RateLimited,
-        is_strike: false,
-        struck_out_at: None,
-        now,
-        minute: window(quota.per_minute),
-        day: window(quota.per_day),
-        ban: None,
-        scope: Scope::Node,
-    }
+    let (minute, day) = (window(quota.per_minute), window(quota.per_day));
+    Decision { scope: Scope::Node, ..Decision::new(Outcome::RateLimited, now, minute, day) }
 }
 
 /// Limits in use, for the admin port.

@@ -52,7 +52,7 @@ pub(super) async fn complete(
     if context.is_versioned {
         let decision = match decision {
             Some(decision) => decision,
-            None => context.within(Box::pin(rate_limit::peek(gateway, context.address))).await,
+            None => context.span.within(Box::pin(rate_limit::peek(gateway, context.address))).await,
         };
         write_rate_limit(&decision, headers);
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

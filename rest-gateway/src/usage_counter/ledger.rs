@@ -59,12 +59,12 @@ struct Counted {
 /// A report is numbered and repeated until it is answered. The core counts a number once, so a lost answer
 /// does not make it count twice. While a report is in flight, new counts wait for the next one.
 pub(super) struct Ledger {
-    reporter: String,
+    pub(super) reporter: String,
     hasher: RandomState,
     shards: Box<[Mutex<Shard>]>,
     /// Counts by minute of requests that belong to no account.
     without_account: Mutex<BTreeMap<i64, UsageDay>>,
-    refusals: RefusalLedger,
+    pub(super) refusals: RefusalLedger,
     /// Last report. If both this and a shard are locked, this is locked first.
     last_report: Mutex<LastReport>,
     overflowed: AtomicBool,
@@ -99,14 +99,6 @@ impl Ledger {
             last_report: Mutex::default(),
             overflowed: AtomicBool::new(false),
         }
-    }
-
-    pub(super) fn reporter(&self) -> &str {
-        &self.reporter
-    }
-
-    pub(super) const fn refusals(&self) -> &RefusalLedger {
-        &self.refusals
     }
 
     pub(super) fn count(&self, key: &Arc<KnownKey>, minute: i64, status: u16, is_get_pet: bool) {

@@ -157,18 +157,6 @@ async fn clients_that_wait_for_a_slot_at_shutdown_are_answered() {
 }
 
 #[tokio::test]
-async fn shutdown_closes_idle_connections_soon() {
-    let server = Running::start(app(), patient()).await;
-    let _silent = server.connect().await;
-    let mut idle = server.send(GET_PEER).await;
-    let peer = idle.local_addr().unwrap().to_string();
-    read_until(&mut idle, &peer).await;
-    let reader = tokio::spawn(async move { read_all(&mut idle).await });
-    assert!(server.end().await < NEVER_TIMEOUT / 4);
-    assert_eq!(reader.await.unwrap(), "");
-}
-
-#[tokio::test]
 async fn shutdown_ends_at_its_deadline() {
     let server = Running::start(app(), ServerLimits { drain_deadline: SHORT_TIMEOUT, ..patient() }).await;
     let _silent = server.connect().await;

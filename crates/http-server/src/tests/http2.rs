@@ -133,10 +133,3 @@ async fn answers_without_a_window_do_not_keep_a_connection_open() {
     let one_byte = [&NO_WINDOW[..14], &[1]].concat();
     read_to_end(&mut server.send(&[PREFACE, &one_byte, GET_LARGE]).await).await;
 }
-
-#[tokio::test]
-async fn shutdown_closes_an_idle_connection_that_is_not_read_soon() {
-    let secured = Secured::start(patient()).await;
-    let _unread = secured.send(&[PREFACE, NO_SETTINGS]).await;
-    assert!(secured.server.end().await < NEVER_TIMEOUT / 4);
-}

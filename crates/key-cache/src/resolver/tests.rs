@@ -1,9 +1,6 @@
 use std::{future, net::Ipv4Addr};
 
-use futures_util::{
-    future::{join_all, select_all},
-    poll,
-};
+use futures_util::{future::join_all, poll};
 use petstore_caller::api_key::Environment;
 use petstore_caller::plans::{BanPeriod, Quota};
 use petstore_clock::ManualClock;
@@ -222,17 +219,6 @@ async fn a_key_is_trusted_for_thirty_seconds_while_the_core_is_unreachable() {
 }
 
 #[tokio::test]
-async fn without_a_change_feed_a_key_is_looked_up_every_thirty_seconds() {
-    let tested = ResolverUnderTest::new();
-    let key = tested.new_key(1);
-    for _ in 0..5 {
-        tested.resolve(&key).await.unwrap();
-        tested.waits(15);
-    }
-    assert_eq!(tested.core.resolved(), 3);
-}
-
-#[tokio::test]
 async fn an_unreachable_core_is_not_called_until_it_is_back() {
     let tested = ResolverUnderTest::new();
     let key = tested.new_key(1);
@@ -263,43 +249,6 @@ async fn an_answer_overtaken_by_a_change_is_neither_used_nor_kept() {
     assert_eq!(resolving.await, Err(KeyError::Revoked));
     assert_eq!(tested.resolve(&key).await, Err(KeyError::Revoked));
     assert_eq!(tested.core.resolved(), 2);
-}
-
-#[tokio::test]
-async fn a_core_restored_from_a_backup_invalidates_every_key() {
-    let tested = ResolverUnderTest::new();
-    let key = tested.new_key(1);
-    for _ in 0..5 {
-        tested.core.set(&key, 1, |_| {});
-    }
-    tested.resolve(&key).await.unwrap();
-    tested.poll_changes().await;
-    {
-        let mut state = tested.core.state();
-        state.revision = 1;
-        state.changes.clear();
-        state.keys.clear();
-    }
-    tested.poll_changes().await;
-    assert_eq!(tested.resolve(&key).await, Err(KeyError::Unknown));
-}
-
-#[tokio::test]
-async fn cancelled_lookups_do_not_delay_others() {
-    let tested = ResolverUnderTest::new();
-    tested.core.hold_answers(true);
-    let keys: Vec<_> = (0..16).map(|account| tested.new_key(account)).collect();
-    let mut abandoned = Vec::new();
-    for (number, key) in keys.iter().enumerate() {
-        abandoned.push(Box::pin(tested.resolve(key)));
-        while tested.core.resolved() <= number {
-            assert!(poll!(select_all(&mut abandoned)).is_pending());
-            tokio::task::yield_now().await;
-        }
-    }
-    drop(abandoned);
-    tested.core.hold_answers(false);
-    assert!(tested.resolve(&tested.new_key(17)).await.is_ok());
 }
 
 #[tokio::test]

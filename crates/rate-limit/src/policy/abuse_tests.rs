@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use petstore_clock::UnixMillis;
-use proptest::prelude::*;
 
 use super::{Record, take};
 use crate::{Decision, Outcome, Quota};
@@ -240,31 +239,5 @@ impl Numbers {
         number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (number ^ (number >> 31)) % bound
-    }
-}
-
-proptest! {
-    /// Plays senders that share one key. They send at their own pace and stop on the first 429 that any of
-    /// them gets. Their requests in flight arrive within a second of it.
-    #[test]
-    fn a_client_that_stops_at_its_first_429_gets_no_strike(
-        pauses in prop::collection::vec(0..20_000u64, 1..200),
-        in_flight in prop::collection::vec(0..100u64, 0..10),
-        per_minute in 1..20u64,
-        per_day in 1..100u64,
-    ) {
-        let mut key = Key::new(Quota { per_minute, per_day });
-        for pause in pauses {
-            let decision = key.waits(pause).sends();
-            if let Some(wait) = decision.retry_after_secs() {
-                let first_429 = key.millis;
-                for late in &in_flight {
-                    key.waits(*late).sends(); // less than a second in all
-                }
-                prop_assert_eq!(key.strikes(), 0);
-                key.millis = first_429 + wait * 1_000;
-            }
-        }
-        prop_assert_eq!(key.strikes(), 0);
     }
 }

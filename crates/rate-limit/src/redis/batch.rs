@@ -46,13 +46,9 @@ type Answer = oneshot::Sender<Result<Reply, RedisCallError>>;
 type QueuedStep = (Step, Answer);
 
 impl StepQueue {
-    pub(super) fn new(connection: RedisConnection) -> Self {
+    pub(super) fn new(connection: Arc<RedisConnection>) -> Self {
         let (no_task, _) = mpsc::unbounded_channel();
-        Self { connection: Arc::new(connection), waiting: Mutex::new(no_task) }
-    }
-
-    pub(super) fn connection(&self) -> &RedisConnection {
-        &self.connection
+        Self { connection, waiting: Mutex::new(no_task) }
     }
 
     /// Runs the step. Must be called inside a tokio runtime. If the future is dropped before the step was
@@ -142,7 +138,7 @@ mod tests {
         let urls = vec!["redis://127.0.0.1:1".parse().unwrap()];
         let settings =
             RedisSettings { urls, key_prefix: "pet:", deadlines: RedisDeadlines::default(), clock: None };
-        StepQueue::new(RedisConnection::new(settings).unwrap())
+        StepQueue::new(Arc::new(RedisConnection::new(settings).unwrap()))
     }
 
     type Reply = oneshot::Receiver<Result<super::Reply, RedisCallError>>;

@@ -54,7 +54,6 @@ impl Default for RedisDeadlines {
 /// makes it and the others wait for it. When it fails, the next call makes a new one. So a wrong password
 /// that is corrected at the server, or a server that moved to another address, is noticed without a restart.
 pub(super) struct RedisConnection {
-    is_cluster: bool,
     clock: Option<Clock>,
     /// Timeout of an exchange.
     timeout: Duration,
@@ -73,14 +72,8 @@ enum Peer {
 impl RedisConnection {
     pub(super) fn new(settings: RedisSettings) -> Result<Self, &'static str> {
         let RedisSettings { urls, deadlines, clock, .. } = settings;
-        let is_cluster = urls.len() > 1;
         let connect = connect(urls, deadlines)?;
-        Ok(Self { is_cluster, clock, timeout: deadlines.call, connect, current: Mutex::default() })
-    }
-
-    /// Returns `true` if each step runs on the server of its slot, and not all on one.
-    pub(super) fn is_cluster(&self) -> bool {
-        self.is_cluster
+        Ok(Self { clock, timeout: deadlines.call, connect, current: Mutex::default() })
     }
 
     /// Runs the steps, one after the other without interruption, and returns the reply to each.

@@ -21,49 +21,35 @@ use crate::LimitKey;
 pub(crate) struct Shard {
     /// Address of the shard's primary, as the Cluster reports it; empty for the one server.
     pub(crate) node: Arc<str>,
-    path: Path,
+    /// Connection on which the shard's calls are made.
+    pub(super) connection: Arc<RedisConnection>,
+    /// Queue of the one server, whose waiting decisions share calls. In a Cluster each decision is a separate
+    /// call, pipelined, because a call may touch only one slot.
+    queue: Option<StepQueue>,
     probe: Step,
-}
-
-enum Path {
-    /// Waiting decisions share calls of the one server.
-    Batched(StepQueue),
-    /// Each decision is a separate call, pipelined, because a call may touch only one slot of a Cluster.
-    Single(Arc<RedisConnection>),
 }
 
 impl Shard {
     /// Runs the step.
     pub(super) async fn run(&self, step: Step) -> Result<Reply, RedisCallError> {
-        match &self.path {
-            Path::Batched(queue) => queue.run(step).await,
-            Path::Single(connection) => {
-                // A separate task, so that a connection is made even if that takes longer than a decision
-                // may.
-                let connection = Arc::clone(connection);
-                let call = tokio::spawn(async move {
-                    match connection.run(std::slice::from_ref(&step)).await {
-                        Err(RedisCallError::SlotMoving) => connection.run(&[step.with_one_key()]).await,
-                        replies => replies,
-                    }
-                });
-                let mut replies = call.await.unwrap_or(Err(RedisCallError::Unreachable))?;
-                replies.pop().unwrap_or(Err(RedisCallError::Protocol))
-            }
+        if let Some(queue) = &self.queue {
+            return queue.run(step).await;
         }
+        // A separate task, so that a connection is made even if that takes longer than a decision may.
+        let connection = Arc::clone(&self.connection);
+        let call = tokio::spawn(async move {
+            match connection.run(std::slice::from_ref(&step)).await {
+                Err(RedisCallError::SlotMoving) => connection.run(&[step.with_one_key()]).await,
+                replies => replies,
+            }
+        });
+        let mut replies = call.await.unwrap_or(Err(RedisCallError::Unreachable))?;
+        replies.pop().unwrap_or(Err(RedisCallError::Protocol))
     }
 
     /// Decides on a request that belongs to no account.
     pub(super) async fn probe(&self) -> Result<Reply, RedisCallError> {
         self.run(self.probe.clone()).await
-    }
-
-    /// Returns the connection on which the shard's calls are made.
-    pub(super) fn connection(&self) -> &RedisConnection {
-        match &self.path {
-            Path::Batched(queue) => queue.connection(),
-            Path::Single(connection) => connection,
-        }
     }
 }
 
@@ -93,14 +79,12 @@ impl Shards {
     /// # Errors
     /// The fault of the URLs, if they do not belong together.
     pub(super) fn new(settings: RedisSettings) -> Result<Self, &'static str> {
-        let connection = RedisConnection::new(settings.clone())?;
+        let is_cluster = settings.urls.len() > 1;
+        let connection = Arc::new(RedisConnection::new(settings.clone())?);
         let probe = Step::probe(settings.key_prefix, "probe");
-        let (path, cluster) = if connection.is_cluster() {
-            (Path::Single(Arc::new(connection)), Some(Cluster { settings, known: RwLock::default() }))
-        } else {
-            (Path::Batched(StepQueue::new(connection)), None)
-        };
-        Ok(Self { whole: Arc::new(Shard { node: "".into(), path, probe }), cluster })
+        let queue = (!is_cluster).then(|| StepQueue::new(Arc::clone(&connection)));
+        let cluster = is_cluster.then(|| Cluster { settings, known: RwLock::default() });
+        Ok(Self { whole: Arc::new(Shard { node: "".into(), connection, queue, probe }), cluster })
     }
 
     /// Returns the shard that keeps the counters of `limit_key`.
@@ -123,7 +107,7 @@ impl Shards {
 
     /// Returns the connection for calls that belong to no shard.
     pub(super) fn connection(&self) -> &RedisConnection {
-        self.whole.connection()
+        &self.whole.connection
     }
 
     /// Asks a Cluster for its shards.
@@ -179,12 +163,12 @@ impl Cluster {
             .collect();
         let mut tags = (0..1_000_000_u32).map(|number| format!("probe{number}"));
         let tag = tags.find(|tag| own.contains(&Slot::for_key(tag)))?;
-        let connection = match before.map(|shard| &shard.path) {
-            Some(Path::Single(connection)) => Arc::clone(connection),
-            Some(Path::Batched(_)) | None => Arc::new(RedisConnection::new(self.settings.clone()).ok()?),
+        let connection = match before {
+            Some(shard) => Arc::clone(&shard.connection),
+            None => Arc::new(RedisConnection::new(self.settings.clone()).ok()?),
         };
         let probe = Step::probe(self.settings.key_prefix, &tag);
-        Some(Shard { node: Arc::clone(node), path: Path::Single(connection), probe })
+        Some(Shard { node: Arc::clone(node), connection, queue: None, probe })
     }
 }
 
@@ -228,7 +212,7 @@ mod tests {
             }
         }
         for (node, shard) in &after.by_node {
-            assert!(std::ptr::eq(shard.connection(), before.by_node[node].connection()), "{node}");
+            assert!(Arc::ptr_eq(&shard.connection, &before.by_node[node].connection), "{node}");
         }
     }
 }

@@ -95,7 +95,7 @@ fn a_report_is_repeated_unchanged_until_it_is_answered() {
     let first = ledger.next_report().unwrap();
     ledger.count(&key, MINUTE, 200, false);
     let address = std::net::IpAddr::from([127, 0, 0, 1]).into();
-    ledger.refusals().note(MINUTE, Refusal::default(), address);
+    ledger.refusals.note(MINUTE, Refusal::default(), address);
     assert_eq!(ledger.next_report().unwrap(), first);
     ledger.answered(first.number);
     ledger.answered(first.number);

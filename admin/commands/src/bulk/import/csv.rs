@@ -210,7 +210,7 @@ fn fault_of_head(first: &[u8]) -> String {
 }
 
 fn malformed(message: &str) -> RowError {
-    RowError { reason: "MALFORMED_CSV", message: message.to_owned() }
+    ("MALFORMED_CSV", message.to_owned())
 }
 
 #[cfg(test)]

@@ -126,7 +126,7 @@ pub(super) enum Line<'a> {
 
 /// Returns the error of a line that is too long.
 pub(super) fn too_long() -> RowError {
-    RowError { reason: "BODY_TOO_LARGE", message: "the line must be at most 64 KiB long".to_owned() }
+    ("BODY_TOO_LARGE", "the line must be at most 64 KiB long".to_owned())
 }
 
 impl<R: BufRead> Lines<R> {

@@ -139,7 +139,7 @@ impl Records {
             };
             match pet {
                 Ok(pet) => chunk.lines.push(ImportLine { line, pet: Some(pet) }),
-                Err(RowError { reason, message }) => {
+                Err((reason, message)) => {
                     chunk.further_rejected += self.lines.number() - line;
                     chunk.rejected.push(RejectedLine { line, reason: reason.to_owned(), message });
                     if self.strict {

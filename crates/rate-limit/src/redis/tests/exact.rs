@@ -1,93 +1,43 @@
 //! Tests that exactly the limit is admitted in every window, over several concurrent gateways.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use futures_util::future::{self, BoxFuture};
+use futures_util::future;
 use petstore_clock::{Clock, UnixMillis};
 use petstore_test_servers::servers::{RedisOptions, RedisServer};
 
-use super::patient_limiter_by;
-use crate::{Outcome, Quota, conformance_tests::key};
+use super::{NEVER, patient_limiter_by};
+use crate::{Outcome, Quota, RateLimiter, RedisLimiter, conformance_tests::key};
 
 const START: UnixMillis = UnixMillis(1_795_200_000_000);
 
 /// Number of concurrent requests of each gateway.
 const CALLERS: u64 = 16;
 
-/// Function that decides on a request of the account. It returns `true` if the request is admitted, and the
-/// end of its minute.
-type Gateway = Arc<dyn Fn(i64, u64) -> BoxFuture<'static, (bool, u64)> + Send + Sync>;
-
-/// Sends three times the limit in each of some minutes, over all gateways concurrently. Returns the number of
-/// admitted requests for each minute.
-async fn admitted(
-    gateways: &[Gateway],
-    account: i64,
-    limit: u64,
-    minutes: u64,
-    next_minute: impl Fn(),
-) -> Vec<u64> {
-    let mut of_minutes = Vec::new();
-    for _ in 0..minutes {
-        let senders = gateways.iter().flat_map(|gateway| (0..CALLERS).map(move |caller| (gateway, caller)));
-        let all = CALLERS * gateways.len() as u64;
-        let offers = senders.enumerate().map(|(index, (gateway, _))| {
-            let share = (3 * limit).div_ceil(all) + u64::from((index as u64) < 3 * limit % all);
-            let gateway = Arc::clone(gateway);
-            tokio::spawn(async move {
-                let mut answers = Vec::new();
-                for _ in 0..share {
-                    answers.push(gateway(account, limit).await);
-                }
-                answers
-            })
-        });
-        let mut by_window = HashMap::<u64, u64>::new();
-        for answers in future::join_all(offers).await {
-            for (is_admitted, window) in answers.expect("the sender ends in order") {
-                *by_window.entry(window).or_default() += u64::from(is_admitted);
+/// Sends three times the limit over all gateways concurrently. Returns the number of admitted requests for
+/// each minute.
+async fn admitted(gateways: &[Arc<RedisLimiter>], account: i64, per_minute: u64) -> HashMap<UnixMillis, u64> {
+    let all = CALLERS * gateways.len() as u64;
+    let quota = Quota { per_minute, per_day: 1 << 40 };
+    let senders = (0..all).zip(gateways.iter().cycle()).map(|(index, gateway)| {
+        let share = (3 * per_minute).div_ceil(all) + u64::from(index < 3 * per_minute % all);
+        let (gateway, limit_key) = (Arc::clone(gateway), key(account, &(index % 5).to_string()));
+        tokio::spawn(async move {
+            let mut decisions = Vec::new();
+            for _ in 0..share {
+                decisions.push(gateway.take(&limit_key, quota, NEVER).await.expect("Redis is up"));
             }
-        }
-        of_minutes.extend(by_window.into_values().filter(|count| *count > 0));
-        next_minute();
-    }
-    of_minutes
-}
-
-async fn decisions_are_exact(gateways: usize, limits_and_minutes: &[(u64, u64)]) {
-    static ACCOUNT: AtomicI64 = AtomicI64::new(1);
-    let redis = RedisServer::start(RedisOptions::default()).await;
-    let (clock, hand) = Clock::manual(START);
-    let gateways: Vec<Gateway> = (0..gateways)
-        .map(|index| {
-            let limiter = patient_limiter_by(&[redis.url()], clock.clone());
-            let gateway: Gateway = Arc::new(move |account, per_minute| {
-                let limiter = Arc::clone(&limiter);
-                Box::pin(async move {
-                    use crate::RateLimiter;
-                    let quota = Quota { per_minute, per_day: 1 << 40 };
-                    let limit_key = key(account, &index.to_string());
-                    let decision = limiter.take(&limit_key, quota, UnixMillis(0)).await.expect("Redis is up");
-                    (decision.outcome == Outcome::Admitted, decision.minute.resets_at.0)
-                })
-            });
-            gateway
+            decisions
         })
-        .collect();
-    for (limit, minutes) in limits_and_minutes {
-        let account = ACCOUNT.fetch_add(1, Ordering::Relaxed);
-        let next_minute = || hand.advance(Duration::from_mins(1));
-        let admitted = admitted(&gateways, account, *limit, *minutes, next_minute).await;
-        let expected = vec![*limit; usize::try_from(*minutes).unwrap()];
-        assert_eq!(admitted, expected, "limit {limit}, {} gateways", gateways.len());
+    });
+    let mut by_window = HashMap::new();
+    for decisions in future::join_all(senders).await {
+        for decision in decisions.expect("the sender ends in order") {
+            let is_admitted = decision.outcome == Outcome::Admitted;
+            *by_window.entry(decision.minute.resets_at).or_default() += u64::from(is_admitted);
+        }
     }
+    by_window
 }
 
 /// Returns the factor for the usual number of decisions: `PETSTORE_TEST_FACTOR=12` makes more than a million.
@@ -97,36 +47,17 @@ fn factor() -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn any_number_of_gateways_admits_exactly_the_limit_in_every_window() {
-    for gateways in [1, 2, 4] {
-        decisions_are_exact(gateways, &[(1, 10), (2, 10), (60, 20), (5_000, 2 * factor())]).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_limiter_that_checks_before_it_counts_is_detected() {
     let redis = RedisServer::start(RedisOptions::default()).await;
-    let client = redis::Client::open(redis.url()).unwrap();
-    let mut gateways = Vec::<Gateway>::new();
-    for _ in 0..4 {
-        let connection = client.get_multiplexed_async_connection().await.unwrap();
-        gateways.push(Arc::new(move |account, limit| {
-            let mut connection = connection.clone();
-            Box::pin(async move {
-                let used: Option<u64> =
-                    redis::cmd("GET").arg(account).query_async(&mut connection).await.unwrap();
-                let is_admitted = used.unwrap_or(0) < limit;
-                if is_admitted {
-                    redis::cmd("INCR").arg(account).exec_async(&mut connection).await.unwrap();
-                }
-                (is_admitted, 1)
-            })
-        }));
-    }
-    for account in 0..20 {
-        let admitted = admitted(&gateways, account, 60, 1, || ()).await;
-        if admitted != [60] {
-            return;
+    let (clock, hand) = Clock::manual(START);
+    for gateways in [1, 2, 4] {
+        let limiters: Vec<_> =
+            (0..gateways).map(|_| patient_limiter_by(&[redis.url()], clock.clone())).collect();
+        for (account, limit, minutes) in [(1, 1, 10), (2, 2, 10), (3, 60, 20), (4, 5_000, 2 * factor())] {
+            for _ in 0..minutes {
+                let admitted = admitted(&limiters, 10 * gateways + account, limit).await;
+                assert_eq!(admitted.into_values().collect::<Vec<_>>(), [limit], "{gateways} gateways");
+                hand.advance(Duration::from_mins(1));
+            }
         }
     }
-    panic!("the check passes a limiter that is not atomic");
 }

@@ -9,7 +9,7 @@ fn read(file: &str) -> Vec<(i64, Result<NewPet, String>)> {
     let mut table = Table::open(&mut lines, Path::new("pets.csv")).unwrap();
     let mut rows = Vec::new();
     while let Some((line, pet)) = table.next(&mut lines).unwrap() {
-        rows.push((line, pet.map_err(|refusal| refusal.message)));
+        rows.push((line, pet.map_err(|(_, message)| message)));
     }
     rows
 }
