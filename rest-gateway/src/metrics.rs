@@ -55,7 +55,7 @@ metrics! {
             "Requests admitted with at least 80 % of the window's limit used.",
             &["window"],
         ),
-        waits: IntCounterVec = counters(
+        pub(crate) waits: IntCounterVec = counters(
             "petstore_limiter_waits_total",
             "First requests of accounts after their Retry-After.",
             &["outcome"],
@@ -90,11 +90,6 @@ impl Metrics {
         if caller_has_left() {
             self.abandoned.with_label_values(&[name]).inc();
         }
-    }
-
-    /// Counts a request of an account that has waited for the time in `Retry-After`.
-    pub(crate) fn waited(&self, is_admitted: bool) {
-        self.waits.with_label_values(&[if is_admitted { "admitted" } else { "refused" }]).inc();
     }
 
     /// Counts a decision of the limiter.

@@ -159,7 +159,8 @@ impl Places {
     /// Returns a place as soon as there is one.
     async fn take(&mut self, connection: &ConnectionInfo) -> Option<Place> {
         let address = connection.peer.map(ClientAddress::from);
-        self.strangers.retain(Stranger::remains);
+        // Those that are open, and have made no call with credentials.
+        self.strangers.retain(|it| !it.cut.is_closed() && !it.is_trusted.load(Ordering::Relaxed));
         let is_of_address = |stranger: &Stranger| stranger.address == address;
         let (of_address, is_full) = (
             self.strangers.iter().filter(|it| is_of_address(it)).count(),
@@ -179,13 +180,6 @@ impl Places {
         let (cut, is_cut) = oneshot::channel();
         self.strangers.push(Stranger { address, is_trusted: Arc::clone(&connection.is_trusted), cut });
         Some((place, is_cut))
-    }
-}
-
-impl Stranger {
-    /// Returns `true` while it is one, and is open.
-    fn remains(&self) -> bool {
-        !self.cut.is_closed() && !self.is_trusted.load(Ordering::Relaxed)
     }
 }
 

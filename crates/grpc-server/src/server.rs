@@ -211,26 +211,25 @@ impl HealthReport {
     /// Asks the probe every second until `shutdown`, and reports changes of its status. Then reports that
     /// the server is going away, and ends the streams of clients that watch, which would hold up the drain.
     async fn follow(mut self, shutdown: impl Future<Output = ()>) {
+        let watch = async {
+            loop {
+                time::sleep(Duration::from_secs(1)).await;
+                let last = self.last;
+                self.update().await;
+                match self.last {
+                    status if status == last => {}
+                    ServingStatus::Serving => tracing::info!("the store answers again"),
+                    _ => tracing::error!("the store does not answer"),
+                }
+            }
+        };
         tokio::select! {
-            never = self.watch() => match never {},
+            () = watch => {}
             () = shutdown => {}
         }
         self.report(ServingStatus::NotServing).await;
         for service in &self.services {
             self.reporter.clear_service_status(service).await;
-        }
-    }
-
-    async fn watch(&mut self) -> Infallible {
-        loop {
-            time::sleep(Duration::from_secs(1)).await;
-            let last = self.last;
-            self.update().await;
-            match self.last {
-                status if status == last => {}
-                ServingStatus::Serving => tracing::info!("the store answers again"),
-                _ => tracing::error!("the store does not answer"),
-            }
         }
     }
 

@@ -38,9 +38,9 @@ pub(super) struct Connections {
     /// 1 MiB altogether.
     pub(super) discards: Arc<Semaphore>,
     pub(super) drain: DrainWatch,
-    slots: ConnectionSlots,
+    pub(super) slots: ConnectionSlots,
     /// `true` if each connection is of a proxy, which names the client.
-    proxy_protocol: bool,
+    pub(super) proxy_protocol: bool,
     /// `Strict-Transport-Security` of every response.
     pub(super) hsts: Option<HeaderValue>,
 }

@@ -117,7 +117,7 @@ impl<'a> Driver<'a> {
         let (now, seen, limits) = (Instant::now(), self.activity.now(), &self.server.limits);
         if seen != self.seen {
             self.seen = seen;
-            if !seen.is_before_first_request() {
+            if seen.requests > 0 {
                 self.since = now;
             }
             return None;
@@ -137,7 +137,7 @@ impl<'a> Driver<'a> {
     /// should be closed instead.
     pub(super) async fn rest<I: AsyncRead + Unpin>(&self, stream: &mut ObservedStream<I>) -> ControlFlow<()> {
         let Self { server: Connections { limits, drain, .. }, seen, since, .. } = self;
-        let timeout = if seen.is_before_first_request() { limits.header_read_timeout } else { limits.idle };
+        let timeout = if seen.requests == 0 { limits.header_read_timeout } else { limits.idle };
         tokio::select! {
             biased;
             more = stream.has_more() => match more {

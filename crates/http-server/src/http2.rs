@@ -223,7 +223,11 @@ impl Streams {
 /// Resets a request at its deadline: its answer waits for a window that does not open.
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
     fn execute(&self, request: F) {
-        let counted = StreamInFlight::count(&self.requests);
+        self.requests.send_modify(|requests| {
+            requests.in_flight = requests.in_flight.saturating_add(1);
+            requests.has_been_any = true;
+        });
+        let counted = StreamInFlight(self.requests.clone());
         let deadline = self.deadline;
         tokio::spawn(async move {
             if timeout(deadline, request).await.is_err() {
@@ -236,16 +240,6 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
 
 /// A request in flight, until it is dropped.
 struct StreamInFlight(watch::Sender<Requests>);
-
-impl StreamInFlight {
-    fn count(requests: &watch::Sender<Requests>) -> Self {
-        requests.send_modify(|requests| {
-            requests.in_flight = requests.in_flight.saturating_add(1);
-            requests.has_been_any = true;
-        });
-        Self(requests.clone())
-    }
-}
 
 impl Drop for StreamInFlight {
     fn drop(&mut self) {

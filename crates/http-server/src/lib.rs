@@ -75,7 +75,7 @@ use http::{
     header::{STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS},
 };
 use petstore_telemetry::metrics;
-use petstore_telemetry::metrics::{GaugeGuard, IntCounter, IntGauge, counter, gauge};
+use petstore_telemetry::metrics::{IntCounter, IntGauge, counter, gauge};
 use tokio::time::Instant;
 use tower::ServiceExt;
 
@@ -235,13 +235,6 @@ metrics! {
             &format!("{prefix}connections_reclaimed_total"),
             "HTTP connections closed while they waited for their client: others needed the place or memory.",
         ),
-    }
-}
-
-impl ConnectionMetrics {
-    fn accepted(&self) -> GaugeGuard {
-        self.accepted.inc();
-        GaugeGuard::new(&self.open)
     }
 }
 

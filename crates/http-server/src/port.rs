@@ -3,6 +3,7 @@
 use std::{future::Future, io, net::SocketAddr, pin::pin, sync::Arc};
 
 use futures_util::future::BoxFuture;
+use petstore_telemetry::metrics::GaugeGuard;
 #[cfg(target_os = "linux")]
 use socket2::{SockFilter, SockRef};
 use tokio::{
@@ -12,7 +13,7 @@ use tokio::{
     time::{Duration, Instant, sleep, timeout},
 };
 
-use super::{ConnectionSlots, Server, activity::DrainState, connection::Connections};
+use super::{Server, activity::DrainState, connection::Connections};
 
 /// Serves the listener's connections.
 ///
@@ -33,10 +34,9 @@ pub fn serve(
     Box::pin(async move {
         let (drain, drained) = watch::channel(DrainState::Serving);
         let (accept_grace, drain_deadline) = (server.limits.accept_grace, server.limits.drain_deadline);
-        let (slots, proxy_protocol) = (server.slots.clone(), server.proxy_protocol);
         let connections = Connections::new(server, drained);
         let mut listener = Listener { listener, last_logged: None };
-        let mut port = Port { slots, connections, proxy_protocol, accepted: None, open: JoinSet::new() };
+        let mut port = Port { connections, accepted: None, open: JoinSet::new() };
 
         let is_closing = tokio::select! {
             () = port.accept_until(&mut listener, draining) => false,
@@ -66,9 +66,7 @@ pub fn serve(
 
 /// Connections of a port.
 struct Port {
-    slots: ConnectionSlots,
     connections: Arc<Connections>,
-    proxy_protocol: bool,
     /// Connection that waits for a slot.
     accepted: Option<(TcpStream, SocketAddr)>,
     open: JoinSet<()>,
@@ -80,13 +78,13 @@ impl Port {
         let mut end = pin!(end);
         loop {
             let free = {
-                let Self { slots, accepted, open, .. } = self;
+                let Self { connections, accepted, open } = self;
                 // Not restarted when a connection closes: its wait for a slot goes on.
                 let mut next = pin!(async {
                     if accepted.is_none() {
                         *accepted = Some(listener.next().await);
                     }
-                    slots.free().await
+                    connections.slots.free().await
                 });
                 loop {
                     tokio::select! {
@@ -113,7 +111,7 @@ impl Port {
                 let Ok(next) = timeout(grace, listener.next()).await else { return };
                 self.accepted = Some(next);
             }
-            let free = self.slots.free().await;
+            let free = self.connections.slots.free().await;
             self.begin(free);
         }
     }
@@ -121,17 +119,19 @@ impl Port {
     /// Serves the accepted connection.
     fn begin(&mut self, free: Option<OwnedSemaphorePermit>) {
         let Some((stream, peer)) = self.accepted.take() else { return };
-        if self.proxy_protocol && !self.slots.exempts(peer.ip()) {
-            self.slots.metrics().refused.inc();
+        let (slots, metrics) = (&self.connections.slots, self.connections.slots.metrics());
+        if self.connections.proxy_protocol && !slots.exempts(peer.ip()) {
+            metrics.refused.inc();
             tracing::debug!(%peer, "closed a connection: it is not of a trusted proxy");
             return;
         }
-        let Some(slot) = self.slots.take(free, peer.ip()) else {
-            self.slots.metrics().refused.inc();
+        let Some(slot) = slots.take(free, peer.ip()) else {
+            metrics.refused.inc();
             tracing::debug!(%peer, "closed a connection: its address has too many");
             return;
         };
-        let (connection, counted) = (Arc::clone(&slot.connection), (slot, self.slots.metrics().accepted()));
+        metrics.accepted.inc();
+        let (connection, counted) = (Arc::clone(&slot.connection), (slot, GaugeGuard::new(&metrics.open)));
         let served = self.connections.serve(stream, peer, Arc::clone(&connection), counted);
         connection.is_served_by(self.open.spawn(served));
     }

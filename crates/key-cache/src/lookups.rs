@@ -175,45 +175,29 @@ impl<T: Clone> Drop for Gatherer<T> {
 
 /// Lookups in flight. A lookup is driven by the tasks that wait for it, and ends when all of them are
 /// dropped.
-pub(super) struct SingleFlight<T>(Mutex<HashMap<KeyDigest, WeakShared<BoxFuture<'static, T>>>>);
+pub(super) type SingleFlight<T> = Mutex<HashMap<KeyDigest, WeakShared<BoxFuture<'static, T>>>>;
 
-impl<T> Default for SingleFlight<T> {
-    fn default() -> Self {
-        Self(Mutex::default())
+/// Joins the lookup of `digest`, or starts it. `look_up` must first check if the answer is already cached:
+/// another lookup may just have ended.
+pub(super) fn join<T: Clone + Send + Sync + 'static, F: Future<Output = T> + Send + 'static>(
+    flights: &SingleFlight<T>,
+    digest: KeyDigest,
+    look_up: impl FnOnce() -> F,
+) -> SharedFuture<BoxFuture<'static, T>> {
+    let mut flights = flights.lock();
+    let flight = flights.get(&digest).and_then(WeakShared::upgrade);
+    if let Some(flight) = flight.filter(|flight| flight.peek().is_none()) {
+        return flight;
     }
-}
-
-impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
-    /// Joins the lookup of `digest`, or starts it. `look_up` must first check if the answer is already
-    /// cached: another lookup may just have ended.
-    pub(super) fn join<F>(
-        &self,
-        digest: KeyDigest,
-        look_up: impl FnOnce() -> F,
-    ) -> SharedFuture<BoxFuture<'static, T>>
-    where
-        F: Future<Output = T> + Send + 'static,
-    {
-        let mut flights = self.0.lock();
-        let flight = flights.get(&digest).and_then(WeakShared::upgrade);
-        if let Some(flight) = flight.filter(|flight| flight.peek().is_none()) {
-            return flight;
-        }
-        // Those that have ended are removed before the map grows, so that the cost of a lookup is constant.
-        if flights.len() == flights.capacity() {
-            flights.retain(|_, flight| flight.upgrade().is_some());
-        }
-        let flight = look_up().boxed().shared();
-        if let Some(weak) = flight.downgrade() {
-            flights.insert(digest, weak);
-        }
-        flight
+    // Those that have ended are removed before the map grows, so that the cost of a lookup is constant.
+    if flights.len() == flights.capacity() {
+        flights.retain(|_, flight| flight.upgrade().is_some());
     }
-
-    #[cfg(test)]
-    fn len(&self) -> usize {
-        self.0.lock().values().filter(|flight| flight.upgrade().is_some()).count()
+    let flight = look_up().boxed().shared();
+    if let Some(weak) = flight.downgrade() {
+        flights.insert(digest, weak);
     }
+    flight
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use super::{
     cached_key::{CacheState, CachedKey, KeyMetrics, LastUsed},
     changes::{Changes, Stamp},
     key_service::KeyService,
-    lookups::{Lookups, SingleFlight},
+    lookups::{Lookups, SingleFlight, join},
 };
 
 /// Maximum number of cached keys.
@@ -103,7 +103,7 @@ impl KeyResolver {
             CacheState::UnknownKey => return Err(KeyError::Unknown.into()),
             CacheState::Outdated | CacheState::Missing => {
                 let resolver = Arc::clone(&self.0);
-                self.0.single_flight.join(digest, || resolver.look_up(digest, client.into())).await?
+                join(&self.0.single_flight, digest, || resolver.look_up(digest, client.into())).await?
             }
         };
         let error = match entry.usable(self.0.core.now()) {

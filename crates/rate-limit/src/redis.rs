@@ -59,7 +59,7 @@ pub struct RedisSettings {
 /// three times.
 /// Must be used inside a tokio runtime.
 pub struct RedisLimiter {
-    shards: Shards,
+    pub(super) shards: Shards,
     deadlines: RedisDeadlines,
     last_error: Mutex<Option<RedisCallError>>,
     key_prefix: &'static str,
@@ -94,7 +94,7 @@ impl RedisLimiter {
         let probe = async {
             self.shards.learn().await?;
             try_join_all(self.shards.all().iter().map(async |shard| shard.probe().await)).await?;
-            let info = self.shards.connection().send(redis::cmd("INFO").arg("memory")).await?;
+            let info = self.shards.whole.connection.send(redis::cmd("INFO").arg("memory")).await?;
             Ok(!forbids_eviction(&info))
         };
         // Longer than a decision: it may wait for a connection with TLS.
@@ -106,11 +106,6 @@ impl RedisLimiter {
     pub(super) async fn shards(&self) -> Vec<Arc<Shard>> {
         let _ = self.within(self.deadlines.decision, self.shards.learn()).await;
         self.shards.all()
-    }
-
-    /// Returns the shard that keeps the counters of `limit_key`.
-    pub(super) fn shard_of(&self, limit_key: &LimitKey) -> Arc<Shard> {
-        self.shards.of(limit_key)
     }
 
     /// Does the work of [`take`](RateLimiter::take) on the shard that keeps the counters.
@@ -216,7 +211,7 @@ fn forbids_eviction(info: &Value) -> bool {
 #[async_trait]
 impl RateLimiter for RedisLimiter {
     async fn take(&self, limit_key: &LimitKey, quota: Quota, settled_at: UnixMillis) -> Decided<Decision> {
-        self.take_on(&self.shard_of(limit_key), limit_key, quota, settled_at).await
+        self.take_on(&self.shards.of(limit_key), limit_key, quota, settled_at).await
     }
 
     async fn inspect(
@@ -225,7 +220,7 @@ impl RateLimiter for RedisLimiter {
         quota: Quota,
         settled_at: UnixMillis,
     ) -> Decided<LimitStatus> {
-        self.inspect_on(&self.shard_of(limit_key), limit_key, quota, settled_at).await
+        self.inspect_on(&self.shards.of(limit_key), limit_key, quota, settled_at).await
     }
 }
 

@@ -198,7 +198,7 @@ impl ResilientLimiter {
         quota: Quota,
         settled_at: UnixMillis,
     ) -> Decided<LimitStatus> {
-        let shard = self.redis.shard_of(limit_key);
+        let shard = self.redis.shards.of(limit_key);
         // Requests of an address that Redis does not know, while Redis is asked; none for a key.
         let is_shared = matches!(limit_key, LimitKey::Address(_)) && self.is_shared(&shard);
         let first = is_shared.then(|| self.fallback.admitted(limit_key));

@@ -44,7 +44,8 @@ pub(super) async fn admit(gateway: &GatewayState, context: &RequestContext, send
             let decision =
                 judged.as_ref().ok().filter(|(_, ban)| ban.is_none()).map(|(decision, _)| decision);
             if let Some(is_admitted) = decision.and_then(|it| gateway.waits.note(key.account_id, it)) {
-                gateway.metrics.waited(is_admitted);
+                let outcome = if is_admitted { "admitted" } else { "refused" };
+                gateway.metrics.waits.with_label_values(&[outcome]).inc();
             }
             if gateway.redis.is_some() {
                 gateway.early_reads.of(key.account_id).note_decision(decision);

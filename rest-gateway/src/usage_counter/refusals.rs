@@ -1,7 +1,7 @@
 //! A sample of the refused requests, for operators who ask for the cause, and counts of all of them by minute
 //! and cause. A refusal takes one short lock.
 
-use std::{collections::HashMap, hash::Hash, mem};
+use std::{collections::HashMap, mem};
 
 use parking_lot::Mutex;
 use petstore_caller::client_address::ClientAddress;
@@ -27,15 +27,17 @@ pub(crate) struct RefusalLedger(Mutex<Waiting>);
 
 #[derive(Default)]
 struct Waiting {
-    of_accounts: Sample<i64>,
-    of_addresses: Sample<ClientAddress>,
+    of_accounts: Sample,
+    of_addresses: Sample,
     /// Numbers by minute and cause.
     counts: HashMap<(i64, i32), i64>,
 }
 
 /// Refusals by subject and cause, each with the number of further ones that it stands for.
-struct Sample<S> {
-    kinds: HashMap<(S, i32), Vec<Refusal>>,
+#[derive(Default)]
+struct Sample {
+    /// Subjects are accounts, or addresses without one.
+    kinds: HashMap<(Result<i64, ClientAddress>, i32), Vec<Refusal>>,
     kept: usize,
 }
 
@@ -50,8 +52,8 @@ impl RefusalLedger {
             *waiting.counts.entry(count).or_default() += 1;
         }
         match refusal.account_id {
-            0 => waiting.of_addresses.note(address, refusal, MAX_OF_ADDRESSES),
-            account_id => waiting.of_accounts.note(account_id, refusal, MAX_OF_ACCOUNTS),
+            0 => waiting.of_addresses.note(Err(address), refusal, MAX_OF_ADDRESSES),
+            account_id => waiting.of_accounts.note(Ok(account_id), refusal, MAX_OF_ACCOUNTS),
         }
     }
 
@@ -64,14 +66,8 @@ impl RefusalLedger {
     }
 }
 
-impl<S> Default for Sample<S> {
-    fn default() -> Self {
-        Self { kinds: HashMap::new(), kept: 0 }
-    }
-}
-
-impl<S: Eq + Hash> Sample<S> {
-    fn note(&mut self, subject: S, mut refusal: Refusal, max: usize) {
+impl Sample {
+    fn note(&mut self, subject: Result<i64, ClientAddress>, mut refusal: Refusal, max: usize) {
         let kind = (subject, refusal.cause);
         let kept = self.kinds.get(&kind).map_or(&[][..], Vec::as_slice);
         let newest_of_key = kept.iter().rposition(|it| it.key_id == refusal.key_id);

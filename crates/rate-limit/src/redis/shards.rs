@@ -54,9 +54,10 @@ impl Shard {
 }
 
 /// All shards.
-pub(super) struct Shards {
-    /// The one server, or a Cluster of which nothing else is known yet.
-    whole: Arc<Shard>,
+pub(crate) struct Shards {
+    /// The one server, or a Cluster of which nothing else is known yet. Its connection is for calls that
+    /// belong to no shard.
+    pub(super) whole: Arc<Shard>,
     cluster: Option<Cluster>,
 }
 
@@ -88,7 +89,7 @@ impl Shards {
     }
 
     /// Returns the shard that keeps the counters of `limit_key`.
-    pub(super) fn of(&self, limit_key: &LimitKey) -> Arc<Shard> {
+    pub(crate) fn of(&self, limit_key: &LimitKey) -> Arc<Shard> {
         let Some(cluster) = &self.cluster else { return Arc::clone(&self.whole) };
         let slot = Slot::for_key(Step::read("", limit_key).key()); // with any installation
         let known = cluster.known.read();
@@ -105,15 +106,10 @@ impl Shards {
         known.by_node.values().cloned().collect()
     }
 
-    /// Returns the connection for calls that belong to no shard.
-    pub(super) fn connection(&self) -> &RedisConnection {
-        &self.whole.connection
-    }
-
     /// Asks a Cluster for its shards.
     pub(super) async fn learn(&self) -> Result<(), RedisCallError> {
         let Some(cluster) = &self.cluster else { return Ok(()) };
-        let answer = self.connection().send(redis::cmd("CLUSTER").arg("SLOTS")).await?;
+        let answer = self.whole.connection.send(redis::cmd("CLUSTER").arg("SLOTS")).await?;
         let ranges = slot_ranges(&answer);
         let mut known = cluster.known.write();
         if known.ranges != ranges {

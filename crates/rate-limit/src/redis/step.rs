@@ -25,14 +25,14 @@ pub(super) fn call(verb: &str, script: &str, steps: &[Step], time: Option<u64>) 
     let mut command = redis::cmd(verb);
     command.arg(script).arg(steps.len() * 2);
     for step in steps {
-        step.write_keys(&mut command);
+        command.arg(&step.owner).arg(step.abuse.as_ref().unwrap_or(&step.owner));
     }
     match time {
         Some(time) => command.arg(time),
         None => command.arg(""),
     };
-    for step in steps {
-        step.write_arguments(&mut command);
+    for Step { verb, quota: Quota { per_minute, per_day }, settled_at, .. } in steps {
+        command.arg(verb).arg(per_minute).arg(per_day).arg(settled_at.0);
     }
     command
 }
@@ -78,15 +78,6 @@ impl Step {
     /// Returns a key of Redis that the step touches. The other key is in the same slot of a Cluster.
     pub(super) fn key(&self) -> &str {
         &self.owner
-    }
-
-    fn write_keys(&self, command: &mut Cmd) {
-        command.arg(&self.owner).arg(self.abuse.as_ref().unwrap_or(&self.owner));
-    }
-
-    fn write_arguments(&self, command: &mut Cmd) {
-        let Quota { per_minute, per_day } = self.quota;
-        command.arg(self.verb).arg(per_minute).arg(per_day).arg(self.settled_at.0);
     }
 }
 
