@@ -14,7 +14,7 @@ use crate::{errors::PetStoreError, server, store::Store};
 const IMPORT_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// State of the gRPC services. Clones share everything.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Core {
     pub(crate) store: Store,
     pub(crate) clock: Clock,
