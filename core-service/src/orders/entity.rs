@@ -9,6 +9,7 @@ use crate::{
     pets::PetId,
 };
 
+#[sea_orm::model]
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "orders")]
 pub(crate) struct Model {
@@ -19,9 +20,6 @@ pub(crate) struct Model {
     pub ship_date: Option<i64>,
     pub status: i16,
 }
-
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub(crate) enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 

@@ -5,6 +5,7 @@ use sea_orm::{ActiveValue::Set, entity::prelude::*};
 use super::{NewPet, Pet, PetId, PetName, PetStatus};
 use crate::errors::PetStoreError;
 
+#[sea_orm::model]
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "pets")]
 pub(crate) struct Model {
@@ -14,9 +15,6 @@ pub(crate) struct Model {
     pub category_id: i64,
     pub status: Option<i16>,
 }
-
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub(crate) enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
@@ -58,6 +56,7 @@ impl TryFrom<Model> for Pet {
 pub(super) mod create_request {
     use sea_orm::entity::prelude::*;
 
+    #[sea_orm::model]
     #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
     #[sea_orm(table_name = "create_requests")]
     pub(crate) struct Model {
@@ -66,9 +65,6 @@ pub(super) mod create_request {
         pub pet_id: i64,
         pub created_at: i64,
     }
-
-    #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-    pub(crate) enum Relation {}
 
     impl ActiveModelBehavior for ActiveModel {}
 }
@@ -79,6 +75,7 @@ pub(super) mod import {
 
     use crate::pets::ImportProgress;
 
+    #[sea_orm::model]
     #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
     #[sea_orm(table_name = "imports")]
     pub(crate) struct Model {
@@ -88,9 +85,6 @@ pub(super) mod import {
         pub created: i64,
         pub updated_at: i64,
     }
-
-    #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-    pub(crate) enum Relation {}
 
     impl ActiveModelBehavior for ActiveModel {}
 

@@ -4,6 +4,7 @@
 pub(super) mod installation {
     use sea_orm::entity::prelude::*;
 
+    #[sea_orm::model]
     #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
     #[sea_orm(table_name = "installation")]
     pub(crate) struct Model {
@@ -11,9 +12,6 @@ pub(super) mod installation {
         pub id: i16,
         pub name: String,
     }
-
-    #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-    pub(crate) enum Relation {}
 
     impl ActiveModelBehavior for ActiveModel {}
 }

@@ -4,6 +4,7 @@
 use sea_orm::entity::prelude::*;
 
 /// The row.
+#[sea_orm::model]
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "revision")]
 pub struct Model {
@@ -13,10 +14,6 @@ pub struct Model {
     /// Number of the newest change.
     pub value: i64,
 }
-
-/// No query joins the table by a relation.
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 

@@ -58,6 +58,7 @@ async fn create_items(db: &DatabaseTransaction) -> Result<(), DbErr> {
 pub(crate) mod item {
     use sea_orm::entity::prelude::*;
 
+    #[sea_orm::model]
     #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
     #[sea_orm(table_name = "items")]
     pub(crate) struct Model {
@@ -65,9 +66,6 @@ pub(crate) mod item {
         pub id: i64,
         pub name: String,
     }
-
-    #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-    pub(crate) enum Relation {}
 
     impl ActiveModelBehavior for ActiveModel {}
 }

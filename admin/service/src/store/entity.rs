@@ -6,6 +6,7 @@ pub(super) mod audit_event {
     use petstore_proto::admin::v1::AuditEvent;
     use sea_orm::entity::prelude::*;
 
+    #[sea_orm::model]
     #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
     #[sea_orm(table_name = "audit_events")]
     pub(crate) struct Model {
@@ -23,9 +24,6 @@ pub(super) mod audit_event {
         pub before: Option<String>,
         pub after: Option<String>,
     }
-
-    #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-    pub(crate) enum Relation {}
 
     impl ActiveModelBehavior for ActiveModel {}
 
@@ -56,6 +54,7 @@ pub(super) mod operator {
 
     use crate::domain::{Operator, OperatorName, Role};
 
+    #[sea_orm::model]
     #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
     #[sea_orm(table_name = "operators")]
     pub(crate) struct Model {
@@ -70,9 +69,6 @@ pub(super) mod operator {
         pub last_used_at: Option<i64>,
         pub expires_at: Option<i64>,
     }
-
-    #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-    pub(crate) enum Relation {}
 
     impl ActiveModelBehavior for ActiveModel {}
 
@@ -107,6 +103,7 @@ pub(super) mod operator {
 pub(super) mod operator_session {
     use sea_orm::entity::prelude::*;
 
+    #[sea_orm::model]
     #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
     #[sea_orm(table_name = "operator_sessions")]
     pub(crate) struct Model {
@@ -118,9 +115,6 @@ pub(super) mod operator_session {
         pub opened_at: Option<i64>,
         pub client_address: Option<String>,
     }
-
-    #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-    pub(crate) enum Relation {}
 
     impl ActiveModelBehavior for ActiveModel {}
 }

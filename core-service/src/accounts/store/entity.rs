@@ -9,6 +9,7 @@ pub(super) mod refusal;
 pub mod brownout {
     use sea_orm::entity::prelude::*;
 
+    #[sea_orm::model]
     #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
     #[sea_orm(table_name = "brownouts")]
     pub struct Model {
@@ -17,22 +18,8 @@ pub mod brownout {
         pub account_id: Option<i64>,
         pub starts_at: i64,
         pub ends_at: i64,
-    }
-
-    #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-    pub enum Relation {
-        #[sea_orm(
-            belongs_to = "super::account::Entity",
-            from = "Column::AccountId",
-            to = "super::account::Column::Id"
-        )]
-        Account,
-    }
-
-    impl Related<super::account::Entity> for Entity {
-        fn to() -> RelationDef {
-            Relation::Account.def()
-        }
+        #[sea_orm(belongs_to, from = "account_id", to = "id")]
+        pub account: BelongsTo<Option<super::account::Entity>>,
     }
 
     impl ActiveModelBehavior for ActiveModel {}
@@ -42,6 +29,7 @@ pub mod brownout {
 pub mod usage_day {
     use sea_orm::entity::prelude::*;
 
+    #[sea_orm::model]
     #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
     #[sea_orm(table_name = "usage_days")]
     pub struct Model {
@@ -56,9 +44,6 @@ pub mod usage_day {
         pub get_pet: i64,
     }
 
-    #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-    pub enum Relation {}
-
     impl ActiveModelBehavior for ActiveModel {}
 }
 
@@ -66,6 +51,7 @@ pub mod usage_day {
 pub mod usage_minute {
     use sea_orm::entity::prelude::*;
 
+    #[sea_orm::model]
     #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
     #[sea_orm(table_name = "usage_minutes")]
     pub struct Model {
@@ -82,9 +68,6 @@ pub mod usage_minute {
         pub get_pet: i64,
     }
 
-    #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-    pub enum Relation {}
-
     impl ActiveModelBehavior for ActiveModel {}
 }
 
@@ -92,6 +75,7 @@ pub mod usage_minute {
 pub mod usage_reporter {
     use sea_orm::entity::prelude::*;
 
+    #[sea_orm::model]
     #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
     #[sea_orm(table_name = "usage_reporters")]
     pub struct Model {
@@ -101,9 +85,6 @@ pub mod usage_reporter {
         pub reported_at: i64,
     }
 
-    #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-    pub enum Relation {}
-
     impl ActiveModelBehavior for ActiveModel {}
 }
 
@@ -111,6 +92,7 @@ pub mod usage_reporter {
 pub mod refusal_count {
     use sea_orm::entity::prelude::*;
 
+    #[sea_orm::model]
     #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
     #[sea_orm(table_name = "refusal_counts")]
     pub struct Model {
@@ -120,9 +102,6 @@ pub mod refusal_count {
         pub cause: i64,
         pub requests: i64,
     }
-
-    #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-    pub enum Relation {}
 
     impl ActiveModelBehavior for ActiveModel {}
 }

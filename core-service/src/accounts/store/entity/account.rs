@@ -8,6 +8,7 @@ use crate::{
     errors::PetStoreError,
 };
 
+#[sea_orm::model]
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "accounts")]
 pub struct Model {
@@ -22,9 +23,6 @@ pub struct Model {
     pub suspended_at: Option<i64>,
     pub suspend_reason: Option<String>,
 }
-
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 

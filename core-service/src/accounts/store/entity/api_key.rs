@@ -9,6 +9,7 @@ use crate::{
     errors::PetStoreError,
 };
 
+#[sea_orm::model]
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "api_keys")]
 pub(crate) struct Model {
@@ -26,22 +27,8 @@ pub(crate) struct Model {
     pub access: Option<String>,
     pub allowed_addresses: Option<String>,
     pub replaces: Option<String>,
-}
-
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub(crate) enum Relation {
-    #[sea_orm(
-        belongs_to = "super::account::Entity",
-        from = "Column::AccountId",
-        to = "super::account::Column::Id"
-    )]
-    Account,
-}
-
-impl Related<super::account::Entity> for Entity {
-    fn to() -> RelationDef {
-        Relation::Account.def()
-    }
+    #[sea_orm(belongs_to, from = "account_id", to = "id")]
+    pub account: BelongsTo<super::account::Entity>,
 }
 
 impl ActiveModelBehavior for ActiveModel {}

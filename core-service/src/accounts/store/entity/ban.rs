@@ -6,6 +6,7 @@ use sea_orm::entity::prelude::*;
 
 use crate::accounts::{Ban, BanNote, BanOrigin, Remark};
 
+#[sea_orm::model]
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "bans")]
 pub(crate) struct Model {
@@ -15,22 +16,8 @@ pub(crate) struct Model {
     pub ends_at: i64,
     pub origin: String,
     pub reason: Option<String>,
-}
-
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub(crate) enum Relation {
-    #[sea_orm(
-        belongs_to = "super::api_key::Entity",
-        from = "Column::KeyId",
-        to = "super::api_key::Column::Id"
-    )]
-    Key,
-}
-
-impl Related<super::api_key::Entity> for Entity {
-    fn to() -> RelationDef {
-        Relation::Key.def()
-    }
+    #[sea_orm(belongs_to, from = "key_id", to = "id")]
+    pub key: BelongsTo<super::api_key::Entity>,
 }
 
 impl ActiveModelBehavior for ActiveModel {}

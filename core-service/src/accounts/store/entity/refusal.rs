@@ -5,6 +5,7 @@ use sea_orm::{ActiveValue::NotSet, Set, entity::prelude::*};
 
 use crate::accounts::{AccountId, Refusal, refusal_cause};
 
+#[sea_orm::model]
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "refusals")]
 pub(crate) struct Model {
@@ -20,9 +21,6 @@ pub(crate) struct Model {
     pub until: Option<i64>,
     pub repeats: i64,
 }
-
-#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
-pub(crate) enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
