@@ -1,23 +1,19 @@
-//! The schema of the store, one change per file. `README.md` describes what a change may do.
+//! The schema of the store, and its changes. `README.md` describes what a change may do.
 
 use petstore_database::Schema;
 
+mod additions;
 mod m0001_baseline;
-mod m0002_scope_of_keys;
-mod m0003_replaced_keys;
-mod m0004_brownouts;
-mod m0005_callers_certificate;
-mod m0006_ends_of_tokens;
 
 /// The schema of the store.
 pub const SCHEMA: Schema = Schema {
     changes: &[
         m0001_baseline::CHANGE,
-        m0002_scope_of_keys::CHANGE,
-        m0003_replaced_keys::CHANGE,
-        m0004_brownouts::CHANGE,
-        m0005_callers_certificate::CHANGE,
-        m0006_ends_of_tokens::CHANGE,
+        additions::M0002,
+        additions::M0003,
+        additions::M0004,
+        additions::M0005,
+        additions::M0006,
     ],
     program: "petstore",
     release: env!("CARGO_PKG_VERSION"),
