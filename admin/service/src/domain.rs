@@ -150,15 +150,6 @@ impl Actor {
         Self { operator: OperatorName::LOCAL, token: None, client_address: None, certificate: None };
 }
 
-/// The parts of an audit event other than its author and time.
-#[derive(Debug)]
-pub(crate) struct Change {
-    pub(crate) action: &'static str,
-    pub(crate) subject: Subject,
-    pub(crate) before: Option<Value>,
-    pub(crate) after: Option<Value>,
-}
-
 /// Something that operators change.
 pub(crate) trait Audited {
     fn subject(&self) -> Subject;

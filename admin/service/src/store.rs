@@ -19,7 +19,7 @@ use sea_orm::{
 };
 
 use crate::{
-    domain::{Actor, Audited, Change, ListAuditEvents, Subject},
+    domain::{Actor, Audited, ListAuditEvents, Subject},
     error::{AdminError, Result},
 };
 
@@ -138,15 +138,19 @@ impl ActorChange<'_> {
         after: &T,
     ) -> Result<(), DbErr> {
         let subject = before.unwrap_or(after).subject();
-        let change = Change { action, subject, before: before.map(T::json), after: Some(after.json()) };
-        self.record_event(change).await
+        self.record_event(action, subject, [before.map(T::json), Some(after.json())]).await
     }
 
-    /// Records the change in other words. Nothing here changes or removes an event, and the database itself
-    /// refuses both.
-    pub(crate) async fn record_event(&self, change: Change) -> Result<(), DbErr> {
+    /// Records the change in other words, with the state before and after. Nothing here changes or removes an
+    /// event, and the database itself refuses both.
+    pub(crate) async fn record_event(
+        &self,
+        action: &'static str,
+        subject: Subject,
+        [before, after]: [Option<serde_json::Value>; 2],
+    ) -> Result<(), DbErr> {
         let client_address = self.actor.client_address.map(|address| address.to_string());
-        let (account, key_id, target_operator) = match change.subject {
+        let (account, key_id, target_operator) = match subject {
             Subject::Account(id, name) => (Some((id, name)), None, None),
             Subject::Key(id, name, key_id) => (Some((id, name)), Some(key_id.to_string()), None),
             Subject::Operator(name) => (None, None, Some(name.to_string())),
@@ -159,13 +163,13 @@ impl ActorChange<'_> {
             operator: Set(self.actor.operator.to_string()),
             client_address: Set(client_address.unwrap_or_default()),
             certificate: Set(self.actor.certificate.as_deref().map(str::to_owned)),
-            action: Set(change.action.to_owned()),
+            action: Set(action.to_owned()),
             account_id: Set(account_id),
             account: Set(account),
             key_id: Set(key_id),
             target_operator: Set(target_operator),
-            before: Set(json(change.before)),
-            after: Set(json(change.after)),
+            before: Set(json(before)),
+            after: Set(json(after)),
             ..Default::default()
         };
         audit_event::Entity::insert(row).exec_without_returning(self.session).await.map(drop)

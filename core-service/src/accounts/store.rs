@@ -13,7 +13,7 @@ pub mod keys;
 mod refusals;
 mod usage;
 
-pub use usage::{AccountDay, DaysOf, MinutesOf, UsedShare};
+pub use usage::{AccountDay, DaysOf, MinutesOf, UsedShare, sum_of};
 
 use brownouts::SentCalendar;
 use changes::Answered;

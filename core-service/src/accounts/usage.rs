@@ -3,6 +3,7 @@
 use petstore_caller::api_key::{ApiKey, is_request_id};
 use petstore_clock::{Minute, UnixMillis};
 pub use petstore_proto::internal::v1::RefusalCause;
+use sea_orm::FromQueryResult;
 
 use super::{AccountId, KeyId};
 use crate::violations::Violation;
@@ -15,7 +16,7 @@ pub const MAX_COUNT: i64 = 1_000_000_000_000_000;
 pub(crate) const NO_ACCOUNT: AccountId = AccountId(0);
 
 /// Numbers of requests by their response.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromQueryResult)]
 pub struct RequestCounts {
     /// Responses with 2xx.
     pub succeeded: i64,
@@ -36,13 +37,6 @@ impl RequestCounts {
         [succeeded, client_errors, refused, server_errors, get_pet]
     }
 
-    /// Returns the counts of these columns.
-    pub(crate) const fn stored(
-        [succeeded, client_errors, refused, server_errors, get_pet]: [i64; 5],
-    ) -> Self {
-        Self { succeeded, client_errors, refused, server_errors, get_pet }
-    }
-
     /// Returns the number of all requests.
     pub const fn total(self) -> i64 {
         self.admitted() + self.refused
@@ -55,9 +49,9 @@ impl RequestCounts {
 
     /// Adds counts to these.
     pub fn add(&mut self, more: Self) {
-        let mut sums = self.columns();
-        sums.iter_mut().zip(more.columns()).for_each(|(sum, more)| *sum = sum.saturating_add(more));
-        *self = Self::stored(sums);
+        let Self { succeeded, client_errors, refused, server_errors, get_pet } = self;
+        let sums = [succeeded, client_errors, refused, server_errors, get_pet];
+        sums.into_iter().zip(more.columns()).for_each(|(sum, more)| *sum = sum.saturating_add(more));
     }
 }
 

@@ -23,12 +23,6 @@ impl OrderId {
     }
 }
 
-impl fmt::Display for OrderId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
 /// An order for a pet. It never changes the pet's status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
@@ -129,7 +123,7 @@ impl Quantity {
 
 /// Progress of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
+#[repr(i16)]
 pub enum OrderStatus {
     /// The order was placed.
     Placed = 1,
@@ -161,8 +155,8 @@ impl OrderStatus {
     }
 
     /// Returns the number that stands for the status in the store.
-    pub(crate) const fn number(self) -> u8 {
-        self as u8
+    pub(crate) const fn number(self) -> i16 {
+        self as i16
     }
 
     /// Returns the status that the number stands for.

@@ -17,7 +17,7 @@ impl Store {
             pet_id: Set(new.pet_id.0),
             quantity: Set(new.quantity.get().into()),
             ship_date: Set(new.ship_date.map(UnixMillis::as_i64)),
-            status: Set(status_column(OrderStatus::Placed)),
+            status: Set(OrderStatus::Placed.number()),
             ..Default::default()
         };
         let inserted = self.database.insert_rows(vec![row]).await.map_err(|error| match error {
@@ -53,17 +53,12 @@ impl Store {
         self.database
             .transaction_beside_others(move |transaction| {
                 Box::pin(async move {
-                    let updated = match to.predecessor() {
-                        Some(from) => {
-                            order::Entity::update_many()
-                                .col_expr(order::Column::Status, Expr::value(status_column(to)))
-                                .filter(order::Column::Id.eq(id.0))
-                                .filter(order::Column::Status.eq(status_column(from)))
-                                .exec_with_returning(transaction)
-                                .await?
-                        }
-                        None => Vec::new(),
-                    };
+                    let updated = order::Entity::update_many()
+                        .col_expr(order::Column::Status, Expr::value(to.number()))
+                        .filter(order::Column::Id.eq(id.0))
+                        .filter(order::Column::Status.is_in(to.predecessor().map(OrderStatus::number)))
+                        .exec_with_returning(transaction)
+                        .await?;
                     if let Some(row) = updated.into_iter().next() {
                         return row.try_into();
                     }
@@ -75,10 +70,6 @@ impl Store {
             })
             .await
     }
-}
-
-fn status_column(status: OrderStatus) -> i16 {
-    status.number().into()
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
+
 use super::{NewPet, Pet};
 use crate::{
     errors::PetStoreError,
@@ -34,9 +36,9 @@ impl IdempotencyKey {
         Ok(Some(Self(raw.to_owned())))
     }
 
-    /// Returns the key as it was written.
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
+    /// Returns the digest, which is stored instead of the key: a client may have put a secret into it.
+    pub(crate) fn digest(&self) -> Vec<u8> {
+        Sha256::digest(&self.0).to_vec()
     }
 }
 
@@ -49,64 +51,39 @@ pub struct Created {
     pub replayed: bool,
 }
 
-/// The pets of a batch, 1 to 1,000.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Batch(Vec<NewPet>);
-
-impl Batch {
-    /// Maximum number of pets.
-    pub const MAX: usize = 1_000;
-
-    /// Parses every pet, and reports all violations together. A batch of the wrong size is refused without
-    /// looking at its pets.
-    ///
-    /// # Errors
-    ///
-    /// [`PetStoreError::Invalid`] if the size is wrong; [`PetStoreError::InvalidBatch`] if a pet is invalid.
-    pub fn parse(
-        pets: impl ExactSizeIterator<Item = Result<NewPet, Violations>>,
-    ) -> Result<Self, PetStoreError> {
-        if !(1..=Self::MAX).contains(&pets.len()) {
-            return Err(PetStoreError::Invalid(Violation::new("requests", "must be 1 to 1,000 pets").into()));
-        }
-        let mut allowed = Vec::with_capacity(pets.len());
-        let mut violations = BatchViolations::default();
-        for (index, pet) in pets.enumerate() {
-            match pet {
-                Ok(pet) => allowed.push(pet),
-                Err(found) => violations.add(index, found),
-            }
-        }
-        if violations.is_empty() { Ok(Self(allowed)) } else { Err(PetStoreError::InvalidBatch(violations)) }
+/// Parses the pets of a batch, 1 to 1,000, and reports all violations together. A batch of the wrong size is
+/// refused without looking at its pets.
+///
+/// # Errors
+///
+/// [`PetStoreError::Invalid`] if the size is wrong; [`PetStoreError::InvalidBatch`] if a pet is invalid.
+pub(crate) fn parse_batch(
+    pets: impl ExactSizeIterator<Item = Result<NewPet, Violations>>,
+) -> Result<Vec<NewPet>, PetStoreError> {
+    if !(1..=1_000).contains(&pets.len()) {
+        return Err(PetStoreError::Invalid(Violation::new("requests", "must be 1 to 1,000 pets").into()));
     }
-
-    /// Returns the pets, in their order.
-    pub(crate) fn into_pets(self) -> Vec<NewPet> {
-        self.0
+    let mut allowed = Vec::with_capacity(pets.len());
+    let mut violations = BatchViolations::default();
+    for (index, pet) in pets.enumerate() {
+        match pet {
+            Ok(pet) => allowed.push(pet),
+            Err(found) => violations.add(index, found),
+        }
     }
+    if violations.is_empty() { Ok(allowed) } else { Err(PetStoreError::InvalidBatch(violations)) }
 }
 
-/// Name of an import: 1 to 200 visible ASCII characters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ImportId(String);
-
-impl ImportId {
-    /// Parses a name.
-    ///
-    /// # Errors
-    ///
-    /// If the name is not of that form.
-    pub fn parse(raw: &str) -> Result<Self, Violation> {
-        if (1..=200).contains(&raw.len()) && raw.bytes().all(|byte| byte.is_ascii_graphic()) {
-            Ok(Self(raw.to_owned()))
-        } else {
-            Err(Violation::new("importId", "must be 1 to 200 visible ASCII characters"))
-        }
-    }
-
-    /// Returns the name as it was written.
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
+/// Checks the name of an import: 1 to 200 visible ASCII characters.
+///
+/// # Errors
+///
+/// If the name is not of that form.
+pub fn check_import_id(name: &str) -> Result<(), Violation> {
+    if (1..=200).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic()) {
+        Ok(())
+    } else {
+        Err(Violation::new("importId", "must be 1 to 200 visible ASCII characters"))
     }
 }
 
@@ -154,12 +131,11 @@ pub struct ImportProgress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pets::RawPet;
 
     #[test]
     fn a_key_is_1_to_400_visible_ascii_characters() {
         for name in ["x", "rest/7/!~", &"x".repeat(400)] {
-            assert_eq!(IdempotencyKey::parse(name).unwrap().unwrap().as_str(), name);
+            assert_eq!(IdempotencyKey::parse(name).unwrap().unwrap().0, name);
         }
         assert_eq!(IdempotencyKey::parse("").unwrap(), None);
         for name in [" ", "a b", "a\n", "\u{7f}", "é", &"x".repeat(401)] {
@@ -173,20 +149,20 @@ mod tests {
     }
 
     fn pet(name: &str) -> Result<NewPet, Violations> {
-        NewPet::parse(RawPet::named(name))
+        NewPet::parse(name.to_owned(), Some(1), Ok(None))
     }
 
     fn refusal(pets: Vec<Result<NewPet, Violations>>) -> PetStoreError {
-        Batch::parse(pets.into_iter()).unwrap_err()
+        parse_batch(pets.into_iter()).unwrap_err()
     }
 
     #[test]
     fn a_batch_has_1_to_1000_pets() {
-        for size in [1, Batch::MAX] {
-            let batch = Batch::parse(vec![pet("Rex"); size].into_iter()).unwrap();
-            assert_eq!(batch.into_pets().len(), size);
+        for size in [1, 1_000] {
+            let batch = parse_batch(vec![pet("Rex"); size].into_iter()).unwrap();
+            assert_eq!(batch.len(), size);
         }
-        for size in [0, Batch::MAX + 1] {
+        for size in [0, 1_001] {
             let refusal = refusal(vec![pet(""); size]);
             assert!(matches!(refusal, PetStoreError::Invalid(_)), "{refusal:?}");
             assert_eq!(refusal.to_string(), "requests must be 1 to 1,000 pets");
@@ -195,7 +171,7 @@ mod tests {
 
     #[test]
     fn every_faulty_member_is_named_with_its_index() {
-        let faulty = NewPet::parse(RawPet { category_id: None, ..RawPet::named("") });
+        let faulty = NewPet::parse(String::new(), None, Ok(None));
         let refusal = refusal(vec![pet("Rex"), faulty, pet("Tom"), pet("\0")]);
         assert_eq!(
             refusal.to_string(),
@@ -220,10 +196,10 @@ mod tests {
     #[test]
     fn an_import_is_named_by_visible_ascii_characters() {
         for name in ["x", "sha256:09af", &"x".repeat(200)] {
-            assert_eq!(ImportId::parse(name).unwrap().as_str(), name);
+            assert_eq!(check_import_id(name), Ok(()));
         }
         for name in ["", " ", "a b", "a\n", "é", &"x".repeat(201)] {
-            assert!(ImportId::parse(name).is_err(), "{name:?}");
+            assert!(check_import_id(name).is_err(), "{name:?}");
         }
     }
 

@@ -24,15 +24,10 @@ impl From<NewPet> for ActiveModel {
         Self {
             name: Set(new.name.into_string()),
             category_id: Set(new.category_id),
-            status: Set(new.status.map(status_column)),
+            status: Set(new.status.map(PetStatus::number)),
             ..Default::default()
         }
     }
-}
-
-/// Returns the column value for a status.
-pub(in crate::pets) fn status_column(status: PetStatus) -> i16 {
-    status.number().into()
 }
 
 impl TryFrom<Model> for Pet {

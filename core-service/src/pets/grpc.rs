@@ -10,7 +10,7 @@ use petstore_proto::{
 };
 use tonic::{Request, Response, Result, Streaming, async_trait};
 
-use super::{Batch, Created, IdempotencyKey, ListPets, NewPet, Pet, PetId, PetStatus, RawPet};
+use super::{Created, IdempotencyKey, ListPets, NewPet, Pet, PetId, PetStatus, creation::parse_batch};
 use crate::{
     Core,
     errors::PetStoreError,
@@ -63,7 +63,7 @@ impl PetStore for Core {
         request: Request<BatchCreatePetsRequest>,
     ) -> Result<Response<BatchCreatePetsResponse>> {
         self.answer(BATCH_CREATE_PETS, request, |request| async move {
-            let batch = parse_batch(request)?;
+            let batch = parse_batch(request.requests.into_iter().map(parse_of_batch))?;
             let _permit = self.chunks.acquire().await; // never closed
             let pets = self.store.pets.insert_pets(batch).await?;
             Ok(BatchCreatePetsResponse { pets: pets.into_iter().map(wire).collect() })
@@ -89,17 +89,15 @@ fn parse_creation(request: v1::CreatePetRequest) -> CallResult<(Option<Idempoten
 /// Parses a pet to add.
 fn parse_pet(pet: Option<v1::NewPet>) -> Result<NewPet, Violations> {
     let pet = pet.unwrap_or_default(); // an empty pet fails with all its missing members
-    NewPet::parse(RawPet { name: pet.name, category_id: pet.category_id, status: status(pet.status) })
+    NewPet::parse(pet.name, pet.category_id, status(pet.status))
 }
 
-fn parse_batch(request: v1::BatchCreatePetsRequest) -> CallResult<Batch> {
-    Batch::parse(request.requests.into_iter().map(|request| {
-        if request.request_id.is_empty() {
-            parse_pet(request.pet)
-        } else {
-            Err(Violation::new("requestId", "must be empty in a batch").into())
-        }
-    }))
+fn parse_of_batch(request: CreatePetRequest) -> Result<NewPet, Violations> {
+    if request.request_id.is_empty() {
+        parse_pet(request.pet)
+    } else {
+        Err(Violation::new("requestId", "must be empty in a batch").into())
+    }
 }
 
 fn parse_list(request: &v1::ListPetsRequest) -> CallResult<ListPets> {

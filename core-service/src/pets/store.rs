@@ -9,7 +9,7 @@ use moka::sync::Cache;
 use petstore_database::{BatchedReads, Database};
 use sea_orm::DbErr;
 
-use super::{Batch, ListPets, NewPet, Pet, PetId, entity as pet, list_of_pets};
+use super::{ListPets, NewPet, Pet, PetId, entity as pet, list_of_pets};
 use crate::{errors::PetStoreError, pages::Page};
 
 mod creates;
@@ -72,8 +72,8 @@ impl StoredPets {
 
     /// Adds pets, all or none. It is one statement. Returns them in their order, which is also that of their
     /// identifiers.
-    pub(crate) async fn insert_pets(&self, batch: Batch) -> Result<Vec<Pet>, PetStoreError> {
-        let rows: Vec<_> = batch.into_pets().into_iter().map(pet::ActiveModel::from).collect();
+    pub(crate) async fn insert_pets(&self, batch: Vec<NewPet>) -> Result<Vec<Pet>, PetStoreError> {
+        let rows: Vec<_> = batch.into_iter().map(pet::ActiveModel::from).collect();
         let mut rows = self.database.insert_rows(rows).await?;
         // Identifiers are assigned in the order of the values, but the order of the returned rows is not
         // guaranteed.

@@ -265,31 +265,25 @@ const fn millis(duration: Duration) -> u64 {
 
 /// Clock of the system or of a test. Clones show the same time.
 #[derive(Clone, Debug)]
-pub struct Clock(Source);
-
-#[derive(Clone, Debug)]
-enum Source {
-    System,
-    Manual(Arc<AtomicU64>),
-}
+pub struct Clock(Option<Arc<AtomicU64>>);
 
 impl Clock {
     /// Returns the machine's clock.
     pub const fn system() -> Self {
-        Self(Source::System)
+        Self(None)
     }
 
     /// Returns a clock that only advances by hand, and the handle that advances it.
     pub fn manual(start: UnixMillis) -> (Self, ManualClock) {
         let time = Arc::new(AtomicU64::new(start.0));
-        (Self(Source::Manual(Arc::clone(&time))), ManualClock(time))
+        (Self(Some(Arc::clone(&time))), ManualClock(time))
     }
 
     /// Returns the current time; the epoch if the machine's clock is set before it.
     pub fn now(&self) -> UnixMillis {
         match &self.0 {
-            Source::System => UnixMillis(millis(machine_time())),
-            Source::Manual(time) => UnixMillis(time.load(Ordering::SeqCst)),
+            None => UnixMillis(millis(machine_time())),
+            Some(time) => UnixMillis(time.load(Ordering::SeqCst)),
         }
     }
 }

@@ -19,7 +19,7 @@
 //!   ([`Session::transact`]).
 //! - Waiting calls of one kind may be answered by one job ([`Batches`]).
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use futures_util::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
@@ -38,7 +38,7 @@ pub(super) use batches::SLOTS;
 pub(super) use session::Target;
 
 use super::health::Health;
-use owner::{Shared, StaleConnections};
+use owner::{Server, Shared};
 use queue::{Job, Queue, TypedJob};
 
 /// Timeout for acquiring a free owner, and a new connection if that owner needs one.
@@ -80,12 +80,6 @@ pub struct Connections {
     observer: Option<Observer>,
 }
 
-impl fmt::Debug for Connections {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connections").finish_non_exhaustive()
-    }
-}
-
 struct Owners {
     shared: Arc<Shared>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
@@ -94,18 +88,18 @@ struct Owners {
 impl Connections {
     /// Creates the owners. Makes no connection yet: the first job of each owner does.
     pub(super) fn new(settings: Settings) -> Self {
-        Self::with(settings, Arc::new(StaleConnections::new()))
+        Self::with(settings, Arc::default())
     }
 
     /// Returns more connections to the same server. A failure that cuts one connection of either group
     /// probably cut all.
     pub(super) fn beside(&self, settings: Settings) -> Self {
-        Self::with(settings, Arc::clone(&self.owners.shared.stale))
+        Self::with(settings, Arc::clone(&self.owners.shared.server))
     }
 
-    fn with(settings: Settings, stale: Arc<StaleConnections>) -> Self {
+    fn with(settings: Settings, server: Arc<Server>) -> Self {
         let count = settings.connections;
-        let shared = Arc::new(Shared::new(settings, stale));
+        let shared = Arc::new(Shared::new(settings, server));
         let tasks = (0..count).map(|_| tokio::spawn(owner::work(Arc::clone(&shared)))).collect();
         Self { owners: Arc::new(Owners { shared, tasks: Mutex::new(tasks) }), observer: None }
     }
@@ -123,7 +117,7 @@ impl Connections {
     /// Records that a connection may have been lost. All connections that were in use before are pinged
     /// before they are used again.
     pub(super) fn mark_stale(&self) {
-        self.owners.shared.stale.record_failure();
+        self.owners.shared.server.record_failure();
     }
 
     /// Returns the numbers of idle and of busy connections.

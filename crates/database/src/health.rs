@@ -33,7 +33,7 @@ const ROOM_FOR_WRITES: u64 = 256 * 1024;
 #[derive(Default)]
 pub(super) struct Health {
     /// `true` if the database has reported that its content is damaged.
-    is_damaged: AtomicBool,
+    pub(super) is_damaged: AtomicBool,
     /// Reason why the database takes no writes, and the time at which the last one failed.
     writes: Mutex<Option<(FaultCause, Instant)>>,
     /// `true` if the open file is no longer the one at the store's path.
@@ -49,11 +49,6 @@ type FileId = (u64, u64);
 type Files = [Option<FileId>; 2];
 
 impl Health {
-    /// Returns `true` if the database has reported damage since the process started.
-    pub(super) fn is_damaged(&self) -> bool {
-        self.is_damaged.load(Ordering::Relaxed)
-    }
-
     /// Returns `true` if the file was replaced or removed since it was opened.
     pub(super) fn is_replaced(&self) -> bool {
         self.is_replaced.load(Ordering::Relaxed)
@@ -136,11 +131,6 @@ impl Health {
             None => true,
         }
     }
-
-    /// Records that the file was replaced. It is not used from then on.
-    pub(super) fn give_up_file(&self) {
-        self.is_replaced.store(true, Ordering::Relaxed);
-    }
 }
 
 impl Database {
@@ -172,7 +162,7 @@ impl Database {
     /// wherever that is now: SQLite would apply a remaining log to the file that replaced it.
     pub(super) async fn give_up_file(&self) {
         let Some(path) = self.health.path() else { return };
-        self.health.give_up_file();
+        self.health.is_replaced.store(true, Ordering::Relaxed);
         let path = path.display();
         tracing::error!(
             "{path} was replaced or removed while the service runs; all requests are refused. Stop the \
@@ -206,7 +196,7 @@ impl Database {
         let is_read = matches!(time::timeout(PING_TIMEOUT, self.ping()).await, Ok(Ok(())));
         let cause = if self.health.is_replaced() {
             FaultCause::DatabaseFileReplaced
-        } else if self.health.is_damaged() {
+        } else if self.health.is_damaged.load(Ordering::Relaxed) {
             FaultCause::DatabaseDamaged
         } else if is_read {
             self.health.write_fault()?
@@ -282,9 +272,6 @@ mod tests {
         assert!(health.is_file_in_place().await);
         fs::rename(&other, &path).await.unwrap();
         assert!(!health.is_file_in_place().await);
-        assert!(!health.is_replaced());
-        health.give_up_file();
-        assert!(health.is_replaced());
     }
 
     #[tokio::test]
@@ -309,8 +296,8 @@ mod tests {
     async fn only_reported_damage_is_recorded() {
         let health = Health::default();
         health.record(&sqlx::Error::PoolClosed);
-        assert!(!health.is_damaged());
+        assert!(!health.is_damaged.load(Ordering::Relaxed));
         health.record(&fault::tests::error_of_sqlite(Some(&"a text ".repeat(1_000))).await);
-        assert!(health.is_damaged());
+        assert!(health.is_damaged.load(Ordering::Relaxed));
     }
 }

@@ -86,7 +86,6 @@ pub use replicas::BatchedReads;
 use connection::Connections;
 use health::Health;
 use metrics::StatementMetrics;
-use postgres::Use;
 use replicas::Replicas;
 
 /// Timeout of a ping. A database that takes longer to answer is down.
@@ -194,12 +193,12 @@ impl Database {
     pub fn batched_writes<B: Batched>(&mut self, name: &'static str, slots: usize) -> Batches<B> {
         let mut alone = self.writer.clone();
         self.statements.observe(&mut alone);
-        Batches::new(self.lane(name, Use::BatchedWrites).unwrap_or_else(|| alone.clone()), alone, slots)
+        Batches::new(self.lane(name, false).unwrap_or_else(|| alone.clone()), alone, slots)
     }
 
     /// Makes connections for one kind of batched call, on PostgreSQL.
-    fn lane(&mut self, name: &'static str, of: Use) -> Option<Connections> {
-        let mut lane = postgres::lane(self.address.as_ref()?, &self.reader, of, &self.health);
+    fn lane(&mut self, name: &'static str, is_read_only: bool) -> Option<Connections> {
+        let mut lane = postgres::lane(self.address.as_ref()?, &self.reader, &self.health, is_read_only);
         self.statements.observe(&mut lane);
         Arc::make_mut(&mut self.lanes).push((name, lane.clone()));
         Some(lane)

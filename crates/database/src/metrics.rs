@@ -32,7 +32,8 @@ impl StatementMetrics {
     /// Counts the statements that are sent through this handle from now on.
     pub(super) fn observe(&self, connections: &mut Connections) {
         let Self { durations, failures } = self.clone();
-        let system = system(connections);
+        let is_sqlite = connections.backend() == DbBackend::Sqlite;
+        let system = if is_sqlite { "sqlite" } else { "postgresql" };
         connections.observe(Arc::new(move |statement| {
             let sql = &statement.statement.sql;
             let labels = [system, operation(sql)];
@@ -64,14 +65,6 @@ impl Database {
                 counts.with_label_values(&[*name, "used"]).set(number(used));
             }
         })
-    }
-}
-
-fn system(connections: &Connections) -> &'static str {
-    match connections.backend() {
-        DbBackend::Sqlite => "sqlite",
-        DbBackend::Postgres => "postgresql",
-        _ => "other_sql",
     }
 }
 

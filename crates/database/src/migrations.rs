@@ -249,13 +249,15 @@ async fn end(transaction: DatabaseTransaction, result: Result<(), DbErr>) -> Res
     }
 }
 
+/// Returns the options of transactions that on SQLite hold the write lock from their beginning.
+pub(super) fn immediate() -> TransactionOptions {
+    let sqlite_transaction_mode = Some(SqliteTransactionMode::Immediate);
+    TransactionOptions { sqlite_transaction_mode, ..TransactionOptions::default() }
+}
+
 /// Begins a transaction that waits for every other migrating process.
 async fn begin_alone(db: &DatabaseConnection, schema: &Schema) -> Result<DatabaseTransaction, DbErr> {
-    let options = TransactionOptions {
-        sqlite_transaction_mode: Some(SqliteTransactionMode::Immediate),
-        ..TransactionOptions::default()
-    };
-    let transaction = db.begin_with_options(options).await?;
+    let transaction = db.begin_with_options(immediate()).await?;
     let backend = transaction.get_database_backend();
     if backend == DbBackend::Postgres {
         let lock = Statement::from_sql_and_values(

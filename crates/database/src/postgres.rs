@@ -45,47 +45,30 @@ const MIGRATOR_TIMEOUT: Duration = Duration::from_secs(10);
 /// more at once, calls wait for a connection.
 const FOR_ANYTHING: usize = 5;
 
-/// Returns the database with its connections. No connection is made before it is needed, so this does not
-/// fail if the server is unavailable.
-fn database(address: &PostgresAddress, health: Arc<Health>) -> Database {
-    let reader = reader(address, &health);
-    let writer = reader.beside(settings(address, FOR_ANYTHING, Use::Writes, &health));
-    // The server's own timeouts have no effect while it is frozen or cut off, and callers should learn of
-    // that soon.
-    let deadline = Duration::from_millis(1_400);
-    Database::new(writer, reader, Some(address.clone()), deadline, health)
-}
-
 /// Returns the connections for any statement that reads. No connection is made before it is needed.
 pub(super) fn reader(address: &PostgresAddress, health: &Arc<Health>) -> Connections {
-    Connections::new(settings(address, FOR_ANYTHING, Use::Reads, health))
+    Connections::new(settings(address, health, true, false))
 }
 
 /// Returns the connections for one kind of batched call, beside those for any statement that reads.
 pub(super) fn lane(
     address: &PostgresAddress,
     reader: &Connections,
-    of: Use,
     health: &Arc<Health>,
+    is_read_only: bool,
 ) -> Connections {
-    reader.beside(settings(address, SLOTS, of, health))
+    reader.beside(settings(address, health, is_read_only, true))
 }
 
-/// The statements that a connection is for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Use {
-    Reads,
-    Writes,
-    BatchedReads,
-    BatchedWrites,
-}
-
-fn settings(address: &PostgresAddress, connections: usize, of: Use, health: &Arc<Health>) -> Settings {
-    let is_read_only = matches!(of, Use::Reads | Use::BatchedReads);
+fn settings(
+    address: &PostgresAddress,
+    health: &Arc<Health>,
+    is_read_only: bool,
+    is_batched: bool,
+) -> Settings {
     // Statements of batches are written so that one plan is right for all values, and planning them each time
     // would cost more than executing them. For other statements, a generic plan could read far more rows than
     // necessary.
-    let is_batched = matches!(of, Use::BatchedReads | Use::BatchedWrites);
     let plans = if is_batched { "force_generic_plan" } else { "force_custom_plan" };
     let mut parameters = SERVER_LIMITS.to_vec();
     parameters.push(("plan_cache_mode", plans));
@@ -96,7 +79,7 @@ fn settings(address: &PostgresAddress, connections: usize, of: Use, health: &Arc
     Settings {
         target: Target::Postgres(Box::new(connect_options(address)), set(&parameters) + &reset),
         is_for_writes: !is_read_only,
-        connections,
+        connections: if is_batched { SLOTS } else { FOR_ANYTHING },
         // Longer than the server's limit on statements, and than a caller waits.
         job_timeout: Some(Duration::from_millis(2_500)),
         lifetimes: Some(Lifetimes {
@@ -140,11 +123,6 @@ async fn migrator(address: &PostgresAddress) -> Result<DatabaseConnection, DbErr
     sea_orm::Database::connect(options).await
 }
 
-/// Returns one connection without a pool: the pool does not report why it cannot connect.
-async fn connect(address: &PostgresAddress) -> Result<PgConnection, sea_orm::sqlx::Error> {
-    PgConnection::connect_with(&connect_options(address)).await
-}
-
 fn connect_options(address: &PostgresAddress) -> PgConnectOptions {
     let options = address.options().statement_cache_capacity(128); // more than the store has
     if options.get_application_name().is_some() { options } else { options.application_name("petstore") }
@@ -175,7 +153,13 @@ pub(super) async fn open(
     let prepared = prepare_schema(url, schema, options, status, up).await;
     let _ = connection.close().await; // the reason is in `prepared`
     prepared?;
-    Ok(database(address, Arc::default()))
+    let health = Arc::default();
+    let reader = reader(address, &health);
+    let writer = reader.beside(settings(address, &health, false, false));
+    // The server's own timeouts have no effect while it is frozen or cut off, and callers should learn of
+    // that soon.
+    let deadline = Duration::from_millis(1_400);
+    Ok(Database::new(writer, reader, Some(address.clone()), deadline, health))
 }
 
 /// Advances each sequence that is behind the rows of its table, which were copied without it: new rows would
@@ -268,7 +252,8 @@ pub(super) async fn for_schema(
 /// Makes one connection, and returns the database's encoding, and `true` if it is read-only.
 async fn probe(address: &PostgresAddress) -> Result<(String, bool), OpenError> {
     let asking = async {
-        let mut connection = connect(address).await?;
+        // Without a pool, which does not report why it cannot connect.
+        let mut connection = PgConnection::connect_with(&connect_options(address)).await?;
         let question =
             "SELECT current_setting('server_encoding'), current_setting('transaction_read_only') = 'on'";
         let row = sqlx::query(question).fetch_one(&mut connection).await?;

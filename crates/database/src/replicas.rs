@@ -3,7 +3,6 @@
 use std::{
     collections::VecDeque,
     convert::Infallible,
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -21,7 +20,7 @@ use crate::{
     connection::{BatchError, Batched, Batches, Connections},
     fault,
     health::Health,
-    postgres::{self, Use},
+    postgres,
 };
 
 /// Interval between checks of replicas, and timeout of one check.
@@ -52,32 +51,14 @@ struct Replica {
 }
 
 /// Batches of calls of one kind that read, to the primary and to each replica. Clones share the queues.
+#[derive(Clone)]
 pub struct BatchedReads<B: Batched> {
     pub(super) primary: Batches<B>,
     replicas: Arc<Vec<(Replica, Batches<B>)>>,
 }
 
-impl<B: Batched> Clone for BatchedReads<B> {
-    fn clone(&self) -> Self {
-        Self { primary: self.primary.clone(), replicas: Arc::clone(&self.replicas) }
-    }
-}
-
-impl<B: Batched> fmt::Debug for BatchedReads<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BatchedReads").finish_non_exhaustive()
-    }
-}
-
-impl<B: Batched> BatchedReads<B> {
-    /// Returns the answer of the primary.
-    pub(super) async fn ask_primary(&self, call: B::Call) -> Result<B::Answer, DbErr> {
-        ask(&self.primary, call).await
-    }
-}
-
 /// Returns the answer to the call. Repeats it alone if it may have failed because of another call.
-async fn ask<B: Batched>(batches: &Batches<B>, call: B::Call) -> Result<B::Answer, DbErr> {
+pub(super) async fn ask<B: Batched>(batches: &Batches<B>, call: B::Call) -> Result<B::Answer, DbErr> {
     match batches.ask(call.clone()).await {
         Err(BatchError { error, is_shared: true }) if !fault::is_outage(&error) => {
             batches.ask_alone(call).await
@@ -123,12 +104,12 @@ impl Database {
     pub fn batched_reads<B: Batched>(&mut self, name: &'static str, slots: usize) -> BatchedReads<B> {
         let mut alone = self.reader.clone();
         self.statements.observe(&mut alone);
-        let lane = self.lane(name, Use::BatchedReads).unwrap_or_else(|| alone.clone());
+        let lane = self.lane(name, true).unwrap_or_else(|| alone.clone());
         let primary = Batches::new(lane, alone, slots);
         let mut replicas = Vec::with_capacity(self.replicas.all.len());
         for replica in self.replicas.all.iter() {
             let Replica { address, connections, health, .. } = replica;
-            let mut lane = postgres::lane(address, connections, Use::BatchedReads, health);
+            let mut lane = postgres::lane(address, connections, health, true);
             self.statements.observe(&mut lane);
             Arc::make_mut(&mut self.replicas.lanes).push(lane.clone());
             replicas.push((replica.clone(), Batches::new(lane, connections.clone(), slots)));

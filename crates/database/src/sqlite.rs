@@ -3,8 +3,7 @@
 use std::{io, path::Path, sync::Arc, time::Duration};
 
 use sea_orm::{
-    ConnectionTrait, DatabaseConnection, DbBackend, DbErr, SqliteTransactionMode, Statement,
-    TransactionOptions, TransactionTrait,
+    ConnectionTrait, DatabaseConnection, DbBackend, DbErr, Statement, TransactionTrait,
     sqlx::{
         ConnectOptions,
         sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous},
@@ -29,24 +28,14 @@ pub(super) const READERS: usize = 4;
 /// caller waits for an answer yet, and a start that fails would only be repeated.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Returns the connection that writes.
-fn writer(path: &Path, health: Arc<Health>) -> Connections {
-    connections(writing(path), 1, health)
-}
-
-/// Returns the connections that only read.
-fn reader(path: &Path, health: Arc<Health>) -> Connections {
-    connections(basic(path).read_only(true), READERS, health)
-}
-
-fn connections(options: SqliteConnectOptions, connections: usize, health: Arc<Health>) -> Connections {
+fn connections(options: SqliteConnectOptions, connections: usize, health: &Arc<Health>) -> Connections {
     Connections::new(Settings {
         target: Target::Sqlite(Box::new(options)),
         connections,
         is_for_writes: false,
         job_timeout: None, // closing a connection does not stop what SQLite is doing
         lifetimes: None,   // a file does not close connections
-        health,
+        health: Arc::clone(health),
     })
 }
 
@@ -66,14 +55,6 @@ pub(super) async fn pool(connect: SqliteConnectOptions) -> Result<DatabaseConnec
 fn writing(path: &Path) -> SqliteConnectOptions {
     // An acknowledged write survives a power cut.
     basic(path).journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full)
-}
-
-/// Returns the options of transactions that hold the write lock from their beginning.
-fn immediate() -> TransactionOptions {
-    TransactionOptions {
-        sqlite_transaction_mode: Some(SqliteTransactionMode::Immediate),
-        ..TransactionOptions::default()
-    }
 }
 
 pub(super) fn basic(path: &Path) -> SqliteConnectOptions {
@@ -116,7 +97,8 @@ async fn finish_opening(
     let health = Arc::<Health>::default();
     let unreadable = |error: io::Error| OpenError::Other(path.display().to_string(), error.into());
     let file = health::identity(path).await.map_err(unreadable)?;
-    let (writer, reader) = (writer(path, health.clone()), reader(path, health.clone()));
+    let writer = connections(writing(path), 1, &health);
+    let reader = connections(basic(path).read_only(true), READERS, &health);
     for connections in [&writer, &reader] {
         retry_while_busy(path, || connections.read(|session| Box::pin(revision::row().all(session)))).await?;
     }
@@ -201,7 +183,7 @@ fn not_a_folder(path: &Path) -> OpenError {
 /// Writes something, and rolls it back. Taking the lock would not prove it: on a read-only file SQLite begins
 /// a read-only transaction instead.
 async fn prove_writable(writer: &DatabaseConnection) -> Result<(), DbErr> {
-    let transaction = writer.begin_with_options(immediate()).await?;
+    let transaction = writer.begin_with_options(migrations::immediate()).await?;
     transaction.execute_unprepared("PRAGMA user_version = 0").await?;
     transaction.rollback().await
 }
@@ -217,7 +199,7 @@ async fn remove_statistics(writer: &DatabaseConnection) -> Result<(), DbErr> {
     if writer.query_all_raw(Statement::from_string(DbBackend::Sqlite, find)).await?.is_empty() {
         return Ok(()); // without the lock
     }
-    let transaction = writer.begin_with_options(immediate()).await?;
+    let transaction = writer.begin_with_options(migrations::immediate()).await?;
     for table in ["sqlite_stat1", "sqlite_stat3", "sqlite_stat4"] {
         transaction.execute_unprepared(&format!("DROP TABLE IF EXISTS {table}")).await?;
     }

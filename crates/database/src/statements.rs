@@ -3,13 +3,12 @@
 use futures_util::future::BoxFuture;
 use sea_orm::{
     ActiveModelTrait, ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, EntityTrait,
-    FromQueryResult, IntoActiveModel, Iterable, PaginatorTrait, QueryFilter, QueryOrder, QueryResult,
-    QuerySelect, QueryTrait, Select,
-    sea_query::{Expr, Query, SelectStatement},
+    FromQueryResult, IntoActiveModel, PaginatorTrait, QueryFilter, QueryOrder, QueryResult, QuerySelect,
+    Select, sea_query::SelectStatement,
 };
 use tokio::time;
 
-use crate::{Batched, BatchedReads, Database, DatabaseError, Session, fault, revision};
+use crate::{Batched, BatchedReads, Database, DatabaseError, Session, fault, replicas, revision};
 
 type ModelOf<A> = <<A as ActiveModelTrait>::Entity as EntityTrait>::Model;
 
@@ -87,22 +86,16 @@ impl Database {
         ModelOf<A>: IntoActiveModel<A> + Send,
     {
         self.within(async {
-            if self.writer.backend() == DbBackend::Postgres {
-                let columns = <A::Entity as EntityTrait>::Column::iter().map(Expr::col);
-                let returning = Query::returning().exprs(columns);
-                let mut insert = A::Entity::insert_many(rows).into_query();
-                let statement = DbBackend::Postgres.build(insert.returning(returning));
-                let rows = self.writer.query(statement).await?;
-                Ok(rows
-                    .iter()
-                    .map(|row| ModelOf::<A>::from_query_result(row, ""))
-                    .collect::<Result<_, _>>()?)
+            let inserted = if self.writer.backend() == DbBackend::Postgres {
+                let insert = A::Entity::insert_many(rows);
+                self.writer.read(|session| Box::pin(insert.exec_with_returning(session))).await
             } else {
-                let inserted = self.writer.transaction(|transaction| {
-                    Box::pin(A::Entity::insert_many(rows).exec_with_returning(transaction))
+                let inserted = self.writer.transaction(|session| {
+                    Box::pin(A::Entity::insert_many(rows).exec_with_returning(session))
                 });
-                Ok(inserted.await?)
-            }
+                inserted.await
+            };
+            Ok(inserted?)
         })
         .await
     }
@@ -173,7 +166,7 @@ impl Database {
         reads: &BatchedReads<B>,
         call: B::Call,
     ) -> Result<B::Answer, DatabaseError> {
-        self.retry_read(|| reads.ask_primary(call.clone())).await
+        self.retry_read(|| replicas::ask(&reads.primary, call.clone())).await
     }
 
     /// Returns the result of any read, with the same retry.

@@ -76,6 +76,7 @@ pub(crate) fn row(name: &str) -> item::ActiveModel {
 }
 
 /// The kind of call that finds an item's name.
+#[derive(Clone)]
 pub(crate) struct Finds;
 
 impl Batched for Finds {
@@ -98,6 +99,7 @@ impl Batched for Finds {
 }
 
 /// The kind of call that adds an item.
+#[derive(Clone)]
 pub(crate) struct Adds;
 
 impl Batched for Adds {

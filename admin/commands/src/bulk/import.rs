@@ -8,7 +8,7 @@ use std::{io, path::PathBuf, thread, time::Duration};
 
 use futures_util::stream;
 use petstore_command_line::{RuntimeError, Signals, output::OutputSettings};
-use petstore_core::pets::ImportId;
+use petstore_core::pets::check_import_id;
 use petstore_core_client::{CoreTransport, failure_text};
 use petstore_proto::v1::{ImportPetsRequest, RejectedLine, pet_store_client::PetStoreClient};
 use petstore_settings::CoreAddressSettings;
@@ -66,7 +66,7 @@ pub struct ImportSettings {
 }
 
 fn import_id(written: &str) -> Result<String, &'static str> {
-    ImportId::parse(written).map(|_| written.to_owned()).map_err(|violation| violation.rule)
+    check_import_id(written).map(|()| written.to_owned()).map_err(|violation| violation.rule)
 }
 
 pub(crate) fn import_pets(settings: &ImportSettings) -> Result<(), CommandError> {

@@ -22,7 +22,7 @@ use serde_json::json;
 
 use super::{caller::Call, convert};
 use crate::{
-    domain::{Audited, Change, PageTokens, ban_json},
+    domain::{Audited, PageTokens, ban_json},
     error::Result,
 };
 
@@ -146,9 +146,8 @@ pub(super) async fn rotate(call: Call, request: RotateKeyRequest) -> Result<Rota
             let created = ApiKeyRecord { expires_at: first_expiry, ..old.clone() };
             let expires_at = expiry.of(&created, now);
             let (new, expiring) = keys::replace(change.session, &old, grace, expires_at, now).await?;
-            let (subject, before) = (old.subject(), Some(old.json()));
-            let after = Some(json!({ "old": expiring.json(), "new": new.record.json() }));
-            change.record_event(Change { action: "RotateKey", subject, before, after }).await?;
+            let after = json!({ "old": expiring.json(), "new": new.record.json() });
+            change.record_event("RotateKey", old.subject(), [Some(old.json()), Some(after)]).await?;
             Ok((new, expiring))
         })
     });
@@ -195,9 +194,8 @@ pub(super) async fn ban(call: Call, request: CreateBanRequest) -> Result<CreateB
     let banned = call.change(move |change| {
         Box::pin(async move {
             let (key, before, ban) = bans::impose(change.session, id, length, reason, change.now).await?;
-            let (subject, before, after) =
-                (key.subject(), before.as_ref().map(ban_json), Some(ban_json(&ban)));
-            change.record_event(Change { action: "CreateBan", subject, before, after }).await?;
+            let states = [before.as_ref().map(ban_json), Some(ban_json(&ban))];
+            change.record_event("CreateBan", key.subject(), states).await?;
             Ok((key.account, ban))
         })
     });
@@ -216,8 +214,8 @@ pub(super) async fn lift_ban(call: Call, request: LiftBanRequest) -> Result<Lift
             if before.is_none() && key.state(change.now) != KeyState::Active {
                 return Ok(());
             }
-            let (subject, before) = (key.subject(), before.as_ref().map(ban_json));
-            Ok(change.record_event(Change { action: "LiftBan", subject, before, after: None }).await?)
+            let states = [before.as_ref().map(ban_json), None];
+            Ok(change.record_event("LiftBan", key.subject(), states).await?)
         })
     });
     lifted.await?;

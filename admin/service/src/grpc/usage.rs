@@ -22,7 +22,7 @@ use petstore_proto::admin::v1::{
 
 use super::{caller::Call, convert};
 use crate::{
-    domain::{Audited, Change, PageTokens},
+    domain::{Audited, PageTokens},
     error::Result,
 };
 
@@ -277,8 +277,8 @@ pub(super) async fn cancel_brownout(
             let Some(cancelled) = brownouts::cancel(change.session, request.id, change.now).await? else {
                 return Ok(());
             };
-            let (subject, before) = (cancelled.subject(), Some(cancelled.json()));
-            Ok(change.record_event(Change { action: "CancelBrownout", subject, before, after: None }).await?)
+            let states = [Some(cancelled.json()), None];
+            Ok(change.record_event("CancelBrownout", cancelled.subject(), states).await?)
         })
     });
     cancelled.await?;

@@ -7,8 +7,8 @@ use petstore_clock::UnixMillis;
 use petstore_core::{accounts::NewExpiry, pages::PageSize, violations::Violation};
 use petstore_database::{Session, fault};
 use sea_orm::{
-    ActiveValue::Set, ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect, QueryTrait,
-    Select, UpdateMany, sea_query::Expr,
+    ActiveValue::Set, ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select,
+    UpdateMany, sea_query::Expr,
 };
 
 use super::{
@@ -107,7 +107,7 @@ impl AdminStore {
         let name = name.clone();
         self.change(actor, now, move |change| {
             Box::pin(async move {
-                let before = find(change.session, &name).await?;
+                let before: Operator = find(change.session, &name).await?.try_into()?;
                 if before.revoked_at.is_some() {
                     return Ok(before);
                 }
@@ -144,7 +144,8 @@ impl AdminStore {
         let name = name.clone();
         self.change(actor, now, move |change| {
             Box::pin(async move {
-                let before = find(change.session, &name).await?;
+                let row = find(change.session, &name).await?;
+                let (id, before) = (row.id, Operator::try_from(row)?);
                 let expires_at = match expiry {
                     NewExpiry::SameLifetime if before.expires_at.is_some() => {
                         let rule = "is required, or never, because the old token expires";
@@ -161,13 +162,8 @@ impl AdminStore {
                     .filter(Column::Name.eq(name.as_str()))
                     .exec(change.session)
                     .await?;
-                let id = operator::Entity::find()
-                    .select_only()
-                    .column(Column::Id)
-                    .filter(Column::Name.eq(name.as_str()))
-                    .into_query();
                 operator_session::Entity::delete_many()
-                    .filter(operator_session::Column::OperatorId.in_subquery(id))
+                    .filter(operator_session::Column::OperatorId.eq(id))
                     .exec(change.session)
                     .await?;
                 let last_four = Some(token.last_four().to_owned());
@@ -252,10 +248,9 @@ pub(super) fn with_token(token: &OperatorToken, now: UnixMillis) -> Select<opera
     operator::Entity::find().filter(is_it).filter(is_valid(now))
 }
 
-async fn find(transaction: &Session, name: &OperatorName) -> Result<Operator> {
+async fn find(transaction: &Session, name: &OperatorName) -> Result<operator::Model> {
     let find = operator::Entity::find().filter(Column::Name.eq(name.as_str()));
-    let row = find.all(transaction).await?.pop();
-    Ok(row.ok_or_else(|| AdminError::OperatorNotFound(name.clone()))?.try_into()?)
+    find.all(transaction).await?.pop().ok_or_else(|| AdminError::OperatorNotFound(name.clone()))
 }
 
 /// Refuses to revoke the last admin, or the actor. Locks the admins, so that two of them do not revoke each

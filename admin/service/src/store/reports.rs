@@ -8,6 +8,7 @@ use petstore_core::accounts::{
         usage_day::{self, Column as DayColumn},
         usage_minute::{self, Column as MinuteColumn},
     },
+    store::sum_of,
 };
 use petstore_proto::admin::v1::{DeprecatedUse, DeprecatedUseBy as By, RefusalCount, RefusedAccount};
 use sea_orm::{
@@ -188,9 +189,4 @@ fn most_refused(since: Minute, max: u64) -> SelectStatement {
         .order_by((account::Entity, NAME), Order::Asc)
         .limit(max)
         .take()
-}
-
-/// Returns the sum of counts. The sum of 64-bit integers is a decimal number on PostgreSQL, and is cast back.
-fn sum_of(counts: Expr) -> Expr {
-    counts.sum().cast_as("bigint")
 }

@@ -20,7 +20,7 @@ use super::{
     },
 };
 use crate::{
-    domain::{Actor, Change, Operator, OperatorName, Subject},
+    domain::{Actor, Operator, OperatorName, Subject},
     error::{AdminError, Result},
 };
 
@@ -130,8 +130,7 @@ impl AdminStore {
                 end.exec(change.session).await?;
                 let Some(operator) = operator else { return Ok(()) };
                 let subject = Subject::Operator(OperatorName::stored(operator.name));
-                let change_of = Change { action: "RevokeSession", subject, before: None, after: None };
-                Ok(change.record_event(change_of).await?)
+                Ok(change.record_event("RevokeSession", subject, [None, None]).await?)
             })
         })
         .await
@@ -141,14 +140,13 @@ impl AdminStore {
     pub(crate) async fn record_log_level(
         &self,
         actor: &Actor,
-        [before, after]: [String; 2],
+        filters: [String; 2],
         now: UnixMillis,
     ) -> Result<()> {
         self.change(actor, now, move |change| {
             Box::pin(async move {
-                let [before, after] = [before, after].map(|filter| Some(json!({ "logFilter": filter })));
-                let change_of = Change { action: "SetLogLevel", subject: Subject::Service, before, after };
-                Ok(change.record_event(change_of).await?)
+                let filters = filters.map(|filter| Some(json!({ "logFilter": filter })));
+                Ok(change.record_event("SetLogLevel", Subject::Service, filters).await?)
             })
         })
         .await
@@ -189,8 +187,9 @@ async fn record(
     after: Option<Value>,
     now: UnixMillis,
 ) -> Result<(), DbErr> {
-    let change = Change { action, subject: Subject::Operator(actor.operator.clone()), before: None, after };
-    ActorChange { session: transaction, actor: actor.clone(), now }.record_event(change).await
+    let subject = Subject::Operator(actor.operator.clone());
+    let change = ActorChange { session: transaction, actor: actor.clone(), now };
+    change.record_event(action, subject, [None, after]).await
 }
 
 fn is_session(digest: KeyDigest) -> Expr {

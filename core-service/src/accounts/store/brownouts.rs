@@ -43,8 +43,7 @@ pub struct Brownout {
 
 /// The last calendar that gateways were sent, with the revision that it belongs to: a change raises the
 /// revision, so it is read once after each. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub(super) struct SentCalendar(Arc<Mutex<Option<(i64, BrownoutCalendar)>>>);
+pub(super) type SentCalendar = Arc<Mutex<Option<(i64, BrownoutCalendar)>>>;
 
 impl Accounts {
     /// Returns the brownouts that have not ended, in order of their start.
@@ -68,7 +67,7 @@ impl Accounts {
         revision: i64,
         now: UnixMillis,
     ) -> Result<BrownoutCalendar, PetStoreError> {
-        if let Some((sent_at, calendar)) = &*self.calendar.0.lock()
+        if let Some((sent_at, calendar)) = &*self.calendar.lock()
             && *sent_at == revision
         {
             return Ok(calendar.clone());
@@ -80,7 +79,7 @@ impl Accounts {
         };
         let brownouts = self.list_brownouts(now).await?.iter().map(message).collect();
         let calendar = BrownoutCalendar { brownouts };
-        *self.calendar.0.lock() = Some((revision, calendar.clone()));
+        *self.calendar.lock() = Some((revision, calendar.clone()));
         Ok(calendar)
     }
 }

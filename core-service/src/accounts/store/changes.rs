@@ -8,40 +8,31 @@ use petstore_clock::UnixMillis;
 use petstore_database::{Session, revision};
 use petstore_proto::internal::v1::{AccountChange, ListChangesResponse};
 use sea_orm::{
-    ColumnTrait, DbErr, EntityTrait, QueryFilter,
-    sea_query::{CaseStatement, Expr, ExprTrait, JoinType, Order, Query},
+    ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+    sea_query::{CaseStatement, Expr, ExprTrait},
 };
 
 use super::{Accounts, entity::account};
 
-/// Revisions that this process has answered, at most the 1,000 newest. Clones share them.
+/// Revisions that this process has answered, at most the 1,000 newest.
 ///
 /// A gateway's revision that is neither among them, nor the newest, nor that of an account may come from
 /// before a restore of the store. Revisions never repeat (see [`next_revision`]), so they cannot be mistaken.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Answered(Arc<Mutex<BTreeSet<i64>>>);
+/// All are forgotten when the store does not answer, because it may be restored meanwhile.
+pub(super) type Answered = Arc<Mutex<BTreeSet<i64>>>;
 
-impl Answered {
-    const MAX: usize = 1_000;
-
-    /// Forgets all, because the store may be restored while it does not answer.
-    fn clear(&self) {
-        self.0.lock().clear();
+/// Returns `true` if `after` was answered, and adds the revision of the next answer.
+fn was_answered(answered: &Answered, after: i64, newest: i64) -> bool {
+    let mut answered = answered.lock();
+    if answered.last().is_some_and(|last| *last > newest) {
+        answered.clear(); // the store was restored
     }
-
-    /// Returns `true` if `after` was answered, and adds the revision of the next answer.
-    fn has(&self, after: i64, newest: i64) -> bool {
-        let mut answered = self.0.lock();
-        if answered.last().is_some_and(|last| *last > newest) {
-            answered.clear(); // the store was restored
-        }
-        let has = answered.contains(&after);
-        answered.insert(newest);
-        if answered.len() > Self::MAX {
-            answered.pop_first();
-        }
-        has
+    let has = answered.contains(&after);
+    answered.insert(newest);
+    if answered.len() > 1_000 {
+        answered.pop_first();
     }
+    has
 }
 
 impl Accounts {
@@ -56,38 +47,25 @@ impl Accounts {
         after: i64,
         limit: usize,
     ) -> Result<ListChangesResponse, PetStoreError> {
-        let query = Query::select()
-            .expr_as(Expr::col((revision::Entity, revision::Column::Value)), "revision")
-            .expr_as(Expr::col((account::Entity, account::Column::Id)), "account_id")
-            .expr_as(Expr::col((account::Entity, account::Column::Revision)), "account_revision")
-            .from(revision::Entity)
-            .join(
-                JoinType::LeftJoin,
-                account::Entity,
-                Expr::col((account::Entity, account::Column::Revision)).gte(after),
-            )
-            .and_where(Expr::col((revision::Entity, revision::Column::Id)).eq(1))
-            .order_by((account::Entity, account::Column::Revision), Order::Asc)
-            .limit(limit as u64 + 2) // the account of `after`, and one more than is listed
-            .take();
-        let rows = self.database.rows(query).await.inspect_err(|_| self.answered.clear())?;
-        let revision = rows.first().ok_or_else(revision_missing)?.try_get("", "revision")?;
-        let mut changes = Vec::with_capacity(rows.len());
-        for row in &rows {
-            // A single row without an account says that none has changed since before `after`.
-            let account_id: Option<i64> = row.try_get("", "account_id")?;
-            let changed_at: Option<i64> = row.try_get("", "account_revision")?;
-            changes.extend(
-                account_id
-                    .zip(changed_at)
-                    .map(|(account_id, revision)| AccountChange { account_id, revision }),
-            );
-        }
+        let mut find = revision::row()
+            .select_also(account::Entity)
+            .order_by_asc(account::Column::Revision)
+            .limit(limit as u64 + 2); // the account of `after`, and one more than is listed
+        QuerySelect::query(&mut find).left_join(account::Entity, account::Column::Revision.gte(after));
+        let rows = self.database.read(move |db| Box::pin(find.clone().all(db)));
+        let rows = rows.await.inspect_err(|_| self.answered.lock().clear())?;
+        let revision = rows.first().ok_or_else(revision_missing)?.0.value;
+        // A single row without an account says that none has changed since before `after`.
+        let mut changes: Vec<_> = rows
+            .into_iter()
+            .filter_map(|(_, account)| account)
+            .map(|row| AccountChange { account_id: row.id, revision: row.revision })
+            .collect();
         // A revision that is not of this store, or from its future, was seen before the store was restored
         // from a backup. Nothing cached since then is valid.
         let of_account = changes.len();
         changes.retain(|change| change.revision > after);
-        let is_known = self.answered.has(after, revision)
+        let is_known = was_answered(&self.answered, after, revision)
             || after == 0
             || after == revision
             || changes.len() < of_account;

@@ -13,7 +13,7 @@ use sea_orm::{
     sea_query::{Expr, ExprTrait, IntoIden, OnConflict, Query},
 };
 
-pub use self::reads::{AccountDay, DaysOf, MinutesOf, UsedShare};
+pub use self::reads::{AccountDay, DaysOf, MinutesOf, UsedShare, sum_of};
 use self::reads::{has_used, used_and_limit};
 use super::{
     Accounts,

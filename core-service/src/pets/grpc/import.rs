@@ -10,19 +10,16 @@ use crate::{
     Core,
     errors::PetStoreError,
     grpc::{BOUNDS, CallResult},
-    pets::{ImportChunk, ImportId, ImportProgress},
+    pets::{ImportChunk, ImportProgress, check_import_id},
     violations::Violation,
 };
 
 /// One call.
 struct Import<'a> {
     core: &'a Core,
-    id: ImportId,
+    id: String,
     strict: bool,
-    progress: ImportProgress,
-    created: i64,
-    rejected: i64,
-    rejected_lines: Vec<RejectedLine>,
+    response: ImportPetsResponse,
 }
 
 /// Reads the stream to its end. A broken stream ends with tonic's status; the chunks that had arrived have
@@ -35,11 +32,11 @@ pub(super) async fn import(
         Ok(first) => first.unwrap_or_default(), // an empty stream has no name
         Err(broken) => return Ok(Err(broken)),
     };
-    let id = ImportId::parse(&first.import_id).map_err(invalid)?;
-    let progress = in_turn(core, core.store.pets.import_progress(&id)).await?;
-    let strict = first.strict;
-    let mut import =
-        Import { core, id, strict, progress, created: 0, rejected: 0, rejected_lines: Vec::new() };
+    check_import_id(&first.import_id).map_err(invalid)?;
+    let id = first.import_id.clone();
+    let ImportProgress { last_line, created } = in_turn(core, core.store.pets.import_progress(&id)).await?;
+    let response = ImportPetsResponse { last_line, created_in_all: created, ..Default::default() };
+    let mut import = Import { core, id, strict: first.strict, response };
     let mut message = Some(first);
     while let Some(chunk) = message {
         import.take(chunk).await?;
@@ -51,7 +48,7 @@ pub(super) async fn import(
             Err(broken) => return Ok(Err(broken)),
         };
     }
-    Ok(Ok(import.answer()))
+    Ok(Ok(import.response))
 }
 
 async fn next(
@@ -80,11 +77,11 @@ fn invalid(violation: Violation) -> PetStoreError {
 impl Import<'_> {
     /// Returns `true` if a rejected line ends the call.
     fn is_over(&self) -> bool {
-        self.strict && self.rejected > 0
+        self.strict && self.response.rejected > 0
     }
 
     async fn take(&mut self, message: ImportPetsRequest) -> CallResult<()> {
-        if !message.import_id.is_empty() && message.import_id != self.id.as_str() {
+        if !message.import_id.is_empty() && message.import_id != self.id {
             return Err(invalid(Violation::new("importId", "must be the same in all messages of a call")));
         }
         let chunk = self.judge(message)?;
@@ -93,8 +90,9 @@ impl Import<'_> {
         }
         let work = self.core.store.pets.import_chunk(&self.id, chunk, self.core.clock.now());
         let (created, progress) = in_turn(self.core, work).await?;
-        self.created += created;
-        self.progress = progress;
+        self.response.created += created;
+        self.response.last_line = progress.last_line;
+        self.response.created_in_all = progress.created;
         Ok(())
     }
 
@@ -120,21 +118,11 @@ impl Import<'_> {
     }
 
     fn reject(&mut self, line: i64, error: &PetStoreError) {
-        self.rejected += 1;
+        self.response.rejected += 1;
         // With the longest texts, this many fit into an answer.
-        if self.rejected_lines.len() < 8_000 {
+        if self.response.rejected_lines.len() < 8_000 {
             let (reason, message) = (error.code().name.to_owned(), error.to_string());
-            self.rejected_lines.push(RejectedLine { line, reason, message });
-        }
-    }
-
-    fn answer(self) -> ImportPetsResponse {
-        ImportPetsResponse {
-            last_line: self.progress.last_line,
-            created: self.created,
-            created_in_all: self.progress.created,
-            rejected: self.rejected,
-            rejected_lines: self.rejected_lines,
+            self.response.rejected_lines.push(RejectedLine { line, reason, message });
         }
     }
 }

@@ -1,19 +1,15 @@
 //! Batched creation of pets, in one transaction.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::{Arc, Weak};
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use petstore_clock::UnixMillis;
 use petstore_database::{BatchError, Batched, Batches, Database, Session, fault};
 use sea_orm::{ActiveModelTrait, ConnectionTrait, DbBackend, DbErr, Statement, sea_query::ArrayType};
-use sha2::{Digest, Sha256};
 
 use super::reads::{array_value, numbers};
-use crate::pets::{
-    IdempotencyKey, NewPet, PetId,
-    entity::{self as pet, status_column},
-};
+use crate::pets::{IdempotencyKey, NewPet, PetId, PetStatus, entity as pet};
 
 /// Maximum number of pets in a batch. Their names have up to 1,020 bytes each, so a batch has less than 100
 /// KiB.
@@ -23,7 +19,8 @@ const MOST_PETS: usize = 64;
 #[derive(Clone)]
 pub(in crate::pets) struct PetCreates {
     batches: Batches<Creates>,
-    in_flight: KeysInFlight,
+    /// Keys of the creations that this process is working on: at most as many as concurrent calls.
+    in_flight: Arc<Mutex<Vec<Weak<IdempotencyKey>>>>,
 }
 
 impl PetCreates {
@@ -33,20 +30,26 @@ impl PetCreates {
         Self { batches: database.batched_writes("creates", 1), in_flight: Arc::default() }
     }
 
-    /// Registers a creation. Returns `None` if one with that key is already in flight.
-    pub(in crate::pets) fn begin(&self, key: &IdempotencyKey) -> Option<InFlightKey> {
+    /// Registers a creation until the last clone of the key is dropped. Returns `None` if one with that key
+    /// is already in flight.
+    pub(in crate::pets) fn begin(&self, key: &IdempotencyKey) -> Option<Arc<IdempotencyKey>> {
         let mut keys = self.in_flight.lock();
-        let entry = || Entry { in_flight: Arc::clone(&self.in_flight), key: key.clone() };
-        keys.insert(key.clone()).then(|| InFlightKey(Arc::new(entry())))
+        keys.retain(|other| other.strong_count() > 0);
+        if keys.iter().any(|other| other.upgrade().is_some_and(|other| *other == *key)) {
+            return None;
+        }
+        let key = Arc::new(key.clone());
+        keys.push(Arc::downgrade(&key));
+        Some(key)
     }
 
     /// Returns the identifier of the pet, or `None` if the name of its creation is taken.
     pub(in crate::pets) async fn add(
         &self,
         pet: &NewPet,
-        name: Option<(&InFlightKey, UnixMillis)>,
+        name: Option<(&Arc<IdempotencyKey>, UnixMillis)>,
     ) -> Result<Option<PetId>, DbErr> {
-        let name = name.map(|(key, now)| (key.clone(), now));
+        let name = name.map(|(key, now)| (Arc::clone(key), now));
         let new = NewRow { pet: pet.clone(), name, wait: "50ms" };
         match self.batches.ask(new.clone()).await {
             Err(BatchError { error, is_shared })
@@ -56,31 +59,6 @@ impl PetCreates {
             }
             answer => answer.map_err(|error| error.error),
         }
-    }
-}
-
-/// Keys of the creations that this process is working on: at most as many as concurrent calls.
-type KeysInFlight = Arc<Mutex<HashSet<IdempotencyKey>>>;
-
-/// Key of a creation in flight, which ends when the last clone is dropped.
-#[derive(Clone)]
-pub(in crate::pets) struct InFlightKey(Arc<Entry>);
-
-struct Entry {
-    in_flight: KeysInFlight,
-    key: IdempotencyKey,
-}
-
-impl InFlightKey {
-    /// Returns the digest, which is stored instead of the key's text: a client may have put a secret into it.
-    pub(in crate::pets) fn digest(&self) -> Vec<u8> {
-        Sha256::digest(self.0.key.as_str()).to_vec()
-    }
-}
-
-impl Drop for Entry {
-    fn drop(&mut self) {
-        self.in_flight.lock().remove(&self.key);
     }
 }
 
@@ -94,13 +72,14 @@ pub(in crate::pets) fn is_name_in_use(error: &DbErr) -> bool {
 pub(in crate::pets) const NAMES: &str = "create_requests_pkey";
 
 /// The kind of call that adds a pet.
+#[derive(Clone)]
 struct Creates;
 
 #[derive(Clone)]
 struct NewRow {
     pet: NewPet,
     /// Name of the creation, which stays in flight until the batch has ended, and the time of the call.
-    name: Option<(InFlightKey, UnixMillis)>,
+    name: Option<(Arc<IdempotencyKey>, UnixMillis)>,
     /// Time to wait for the transaction of another core that works on one of the names. In a batch it is
     /// short: the call with that name then waits alone, as long as other statements wait for a lock.
     wait: &'static str,
@@ -153,7 +132,7 @@ fn add_statement(rows: &[NewRow]) -> Statement {
         numbers(rows.iter().map(created_at)),
         array_value(ArrayType::String, rows.iter().map(|row| row.pet.name.as_str())),
         numbers(rows.iter().map(|row| row.pet.category_id)),
-        array_value(ArrayType::SmallInt, rows.iter().map(|row| row.pet.status.map_or(0, status_column))),
+        array_value(ArrayType::SmallInt, rows.iter().map(|row| row.pet.status.map_or(0, PetStatus::number))),
     ];
     let text = include_str!("sql/postgres/create_pets.sql");
     Statement::from_sql_and_values(DbBackend::Postgres, text, values)
@@ -168,7 +147,7 @@ async fn add_on_sqlite(session: &Session, rows: &[NewRow]) -> Result<Vec<Option<
         .iter()
         .map(|row| {
             let NewPet { name, category_id, status } = &row.pet;
-            (digest(row), created_at(row), name.as_str(), *category_id, status.map(status_column))
+            (digest(row), created_at(row), name.as_str(), *category_id, status.map(PetStatus::number))
         })
         .collect();
     let json = serde_json::to_string(&json).map_err(|error| DbErr::Json(error.to_string()))?;

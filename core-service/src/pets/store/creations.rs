@@ -6,7 +6,7 @@ use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 
 use super::{
     StoredPets,
-    creates::{InFlightKey, NAMES, is_name_in_use},
+    creates::{NAMES, is_name_in_use},
 };
 use crate::{
     errors::PetStoreError,
@@ -58,7 +58,7 @@ impl StoredPets {
     /// Returns the pet that an earlier creation with this key has added.
     async fn find_created_pet(
         &self,
-        key: &InFlightKey,
+        key: &IdempotencyKey,
         now: UnixMillis,
     ) -> Result<Option<Pet>, PetStoreError> {
         let Some(request) = self.find_create_request(key, now).await? else { return Ok(None) };
@@ -72,7 +72,7 @@ impl StoredPets {
     /// Returns the request that is stored under this key, or `None` after removing an expired key.
     async fn find_create_request(
         &self,
-        key: &InFlightKey,
+        key: &IdempotencyKey,
         now: UnixMillis,
     ) -> Result<Option<create_request::Model>, DatabaseError> {
         use create_request::Column as C;

@@ -12,7 +12,7 @@ use super::StoredPets;
 use crate::{
     errors::PetStoreError,
     pets::{
-        ImportChunk, ImportId, ImportProgress,
+        ImportChunk, ImportProgress,
         entity::{self as pet, import},
     },
 };
@@ -23,11 +23,11 @@ impl StoredPets {
     /// the number of pets added, and the position.
     pub(crate) async fn import_chunk(
         &self,
-        id: &ImportId,
+        id: &str,
         chunk: ImportChunk,
         now: UnixMillis,
     ) -> Result<(i64, ImportProgress), PetStoreError> {
-        let id = id.clone();
+        let id = id.to_owned();
         self.database
             .transaction_beside_others(move |transaction| {
                 Box::pin(async move { import_lines(transaction, &id, chunk, now).await })
@@ -36,8 +36,8 @@ impl StoredPets {
     }
 
     /// Returns the position of the import. A chunk that is in flight elsewhere may not be included yet.
-    pub(crate) async fn import_progress(&self, id: &ImportId) -> Result<ImportProgress, PetStoreError> {
-        let find = import::Entity::find_by_id(id.as_str());
+    pub(crate) async fn import_progress(&self, id: &str) -> Result<ImportProgress, PetStoreError> {
+        let find = import::Entity::find_by_id(id);
         let rows = self.database.all(find).await?;
         Ok(rows.into_iter().next().map(ImportProgress::from).unwrap_or_default())
     }
@@ -45,7 +45,7 @@ impl StoredPets {
 
 async fn import_lines(
     transaction: &Session,
-    id: &ImportId,
+    id: &str,
     ImportChunk { lines, last_line }: ImportChunk,
     now: UnixMillis,
 ) -> Result<(i64, ImportProgress), PetStoreError> {
@@ -61,7 +61,7 @@ async fn import_lines(
     }
     let progress = ImportProgress { last_line, created: before.created.saturating_add(created) };
     let row = import::ActiveModel {
-        import_id: Unchanged(id.as_str().to_owned()),
+        import_id: Unchanged(id.to_owned()),
         last_line: Set(progress.last_line),
         created: Set(progress.created),
         updated_at: Set(now.as_i64()),
@@ -71,16 +71,12 @@ async fn import_lines(
 }
 
 /// Returns the position of the import, and locks it until the transaction ends. An unknown import begins.
-async fn lock_progress(
-    transaction: &Session,
-    id: &ImportId,
-    now: UnixMillis,
-) -> Result<ImportProgress, DbErr> {
+async fn lock_progress(transaction: &Session, id: &str, now: UnixMillis) -> Result<ImportProgress, DbErr> {
     if let Some(progress) = find_locked(transaction, id).await? {
         return Ok(progress);
     }
     let row = import::ActiveModel {
-        import_id: Set(id.as_str().to_owned()),
+        import_id: Set(id.to_owned()),
         last_line: Set(0),
         created: Set(0),
         updated_at: Set(now.as_i64()),
@@ -90,8 +86,8 @@ async fn lock_progress(
     progress.ok_or_else(|| DbErr::RecordNotFound("the import that was just inserted".to_owned()))
 }
 
-async fn find_locked(transaction: &Session, id: &ImportId) -> Result<Option<ImportProgress>, DbErr> {
-    let mut find = import::Entity::find_by_id(id.as_str());
+async fn find_locked(transaction: &Session, id: &str) -> Result<Option<ImportProgress>, DbErr> {
+    let mut find = import::Entity::find_by_id(id);
     if transaction.get_database_backend() == DbBackend::Postgres {
         find = find.lock_exclusive(); // on SQLite the transaction holds the only lock that there is
     }

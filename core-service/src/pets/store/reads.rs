@@ -12,10 +12,7 @@ use sea_orm::{
     sqlx::{Decode, Postgres, Row, Type, postgres::PgRow},
 };
 
-use crate::pets::{
-    ListPets,
-    entity::{self as pet, status_column},
-};
+use crate::pets::{ListPets, PetStatus, entity as pet};
 
 /// Maximum number of single pets that one statement reads. Calls that wait at the bound on calls fit into a
 /// few batches.
@@ -31,6 +28,7 @@ const SQLITE_PAGES: usize = 8;
 const MOST_ROWS: i64 = 1_024;
 
 /// The kind of call that reads a single pet.
+#[derive(Clone)]
 pub(in crate::pets) struct Gets;
 
 impl Batched for Gets {
@@ -120,6 +118,7 @@ pub(super) fn numbers(numbers: impl Iterator<Item = i64>) -> Value {
 }
 
 /// The kind of call that reads a list. Equal lists are read once.
+#[derive(Clone)]
 pub(in crate::pets) struct Lists;
 
 /// Consecutive rows of a list.
@@ -136,7 +135,7 @@ impl Rows {
     /// Returns the first rows of a list, up to a limit.
     pub(in crate::pets) fn of(list: ListPets, limit: usize) -> Self {
         Self {
-            status: list.status.map_or(0, status_column),
+            status: list.status.map_or(0, PetStatus::number),
             after: list.after.map_or(i64::MIN, |id| id.0),
             limit: i64::try_from(limit).unwrap_or(i64::MAX),
         }

@@ -5,7 +5,7 @@
 //! call joins a batch that is in flight, so each call sees everything that was committed before it was made.
 //! A batch in flight is finished, as every job is, even if its callers have given up.
 
-use std::{collections::VecDeque, fmt, pin::pin, sync::Arc, time::Duration};
+use std::{collections::VecDeque, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
@@ -28,7 +28,7 @@ pub(crate) const SLOTS: usize = 2;
 const OVERDUE_AFTER: Duration = Duration::from_millis(20);
 
 /// A kind of call that is batched.
-pub trait Batched: Send + Sync + 'static {
+pub trait Batched: Clone + Send + Sync + 'static {
     /// A single call.
     type Call: Clone + Send + 'static;
     /// Answer to one call.
@@ -58,6 +58,7 @@ pub struct BatchError {
 }
 
 /// Batches of calls of one kind to one server. Clones share the queue.
+#[derive(Clone)]
 pub struct Batches<B: Batched> {
     pub(crate) connections: Connections,
     /// Connections for calls that are repeated alone.
@@ -191,24 +192,6 @@ impl<B: Batched> Batches<B> {
         }
         state.in_flight += 1;
         (batch, callers, first)
-    }
-}
-
-impl<B: Batched> fmt::Debug for Batches<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Batches").finish_non_exhaustive()
-    }
-}
-
-impl<B: Batched> Clone for Batches<B> {
-    fn clone(&self) -> Self {
-        let Self { connections, alone, slots, state } = self;
-        Self {
-            connections: connections.clone(),
-            alone: alone.clone(),
-            slots: *slots,
-            state: Arc::clone(state),
-        }
     }
 }
 

@@ -1,14 +1,6 @@
 //! The task that owns a connection.
 
-use std::{
-    collections::VecDeque,
-    panic::AssertUnwindSafe,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::VecDeque, mem, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use parking_lot::Mutex;
@@ -38,9 +30,11 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 pub(super) struct Shared {
     pub(super) settings: Arc<Settings>,
     pub(super) queue: Arc<Queue>,
-    pub(super) stale: Arc<StaleConnections>,
-    open: AtomicUsize,
-    busy: AtomicUsize,
+    pub(super) server: Arc<Server>,
+    /// One more reference for each open connection.
+    open: Arc<()>,
+    /// One more reference for each connection that does a job.
+    busy: Arc<()>,
     /// Reason for which the last attempt to connect failed, until one succeeds.
     failure: Mutex<Option<String>>,
     /// Held by the owner that asks other groups for a connection.
@@ -51,16 +45,16 @@ pub(super) struct Shared {
 type Given = (Driver, Instant);
 
 impl Shared {
-    pub(super) fn new(settings: Settings, stale: Arc<StaleConnections>) -> Self {
-        let (settings, asking) = (Arc::new(settings), tokio::sync::Mutex::default());
-        let (open, busy) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Self { settings, queue: Arc::default(), stale, open, busy, failure: Mutex::default(), asking }
+    pub(super) fn new(settings: Settings, server: Arc<Server>) -> Self {
+        let (queue, open, busy) = (Arc::default(), Arc::default(), Arc::default());
+        let (settings, failure, asking) = (settings.into(), Mutex::default(), tokio::sync::Mutex::default());
+        Self { settings, queue, server, open, busy, failure, asking }
     }
 
     /// Returns the numbers of idle and of busy connections.
     pub(super) fn usage(&self) -> (usize, usize) {
-        let busy = self.busy.load(Ordering::Relaxed);
-        (self.open.load(Ordering::Relaxed).saturating_sub(busy), busy)
+        let busy = Arc::strong_count(&self.busy) - 1;
+        ((Arc::strong_count(&self.open) - 1).saturating_sub(busy), busy)
     }
 
     /// Returns the error of a call that got no connection in time.
@@ -76,7 +70,7 @@ impl Shared {
         let connected = async {
             tokio::select! {
                 new = self.new_connection() => new,
-                given = self.ask() => Ok(given),
+                given = self.connection_of_others() => Ok(given),
             }
         };
         time::timeout_at(deadline, connected).await.unwrap_or_else(|_| Err(self.no_connection()))
@@ -85,7 +79,7 @@ impl Shared {
     /// Returns a new connection. Retries where that may help.
     async fn new_connection(&self) -> Result<Given, DbErr> {
         let mut pause = Duration::from_millis(10);
-        if let Some(since_full) = self.stale.since_full() {
+        if let Some(since_full) = self.server.since_full() {
             time::sleep(LONGEST_PAUSE.saturating_sub(since_full)).await; // others hand over sooner
         }
         loop {
@@ -100,7 +94,7 @@ impl Shared {
                 }
                 Err(error) if may_accept_soon(&error) => {
                     if fault::is_full(&error) {
-                        *self.stale.full_at.lock() = Some(Instant::now());
+                        self.server.state.lock().full_at = Some(Instant::now());
                         pause = LONGEST_PAUSE; // as above
                     }
                     *self.failure.lock() = Some(error.to_string());
@@ -115,20 +109,20 @@ impl Shared {
     /// Returns a connection that another group has handed over, while this one has none: soon if the server
     /// was full within the last second. One that is too slow is taken for full: so is a pooler that lets
     /// connections wait.
-    async fn ask(&self) -> Given {
+    async fn connection_of_others(&self) -> Given {
         let started_at = Instant::now();
-        while self.stale.since_full().is_none_or(|since_full| since_full >= Duration::from_secs(1)) {
+        while self.server.since_full().is_none_or(|since_full| since_full >= Duration::from_secs(1)) {
             if started_at.elapsed() >= SLOW {
-                *self.stale.full_at.lock() = Some(Instant::now());
+                self.server.state.lock().full_at = Some(Instant::now());
             } else {
                 time::sleep(LOOK).await;
             }
         }
         let _asking = self.asking.lock().await;
         loop {
-            if self.open.load(Ordering::Relaxed) > 0 {
+            if Arc::strong_count(&self.open) > 1 {
                 time::sleep(LOOK).await;
-            } else if let Ok((mut driver, opened_at)) = self.stale.ask().await
+            } else if let Ok((mut driver, opened_at)) = self.server.ask_for_connection().await
                 && self.settings.target.set_up(&mut driver).await.is_ok()
             {
                 *self.failure.lock() = None;
@@ -172,7 +166,7 @@ struct OpenConnection {
     session: Session,
     opened_at: Instant,
     used_at: Instant,
-    _open: CountGuard,
+    _open: Arc<()>,
 }
 
 impl Owner {
@@ -196,7 +190,7 @@ impl Owner {
             tokio::select! {
                 biased;
                 job = &mut job => return job.ok(),
-                () = self.shared.stale.asked.notified() => self.hand_over(),
+                () = self.shared.server.asked.notified() => self.hand_over(),
                 () = time::sleep_until(end.unwrap_or_else(Instant::now)), if end.is_some() => {
                     self.close_in_background();
                 }
@@ -208,7 +202,7 @@ impl Owner {
     /// Hands the connection over to a group that has none, if there is one.
     fn hand_over(&mut self) {
         if self.connection.is_some()
-            && let Some(asking) = self.shared.stale.next_asking()
+            && let Some(asking) = self.shared.server.next_asking()
             && let Some(connection) = self.connection.take()
         {
             let (driver, used_at) = (connection.session.into_driver(), connection.used_at);
@@ -223,7 +217,7 @@ impl Owner {
     /// Returns the connection that is kept, if it is usable.
     async fn usable_connection(&mut self, deadline: Instant) -> Option<OpenConnection> {
         let mut connection = self.connection.take()?;
-        if self.shared.stale.is_replaced(connection.opened_at.elapsed()) {
+        if self.shared.server.is_replaced(connection.opened_at) {
             tokio::spawn(connection.close());
             return None;
         }
@@ -257,7 +251,7 @@ impl Owner {
     /// Runs the job, and keeps the connection if it is usable afterwards. Otherwise, or if the job panics or
     /// times out, the connection is cut: the database undoes all that was not committed.
     async fn run_job(&mut self, job: &mut Job, mut connection: OpenConnection) {
-        let _busy = CountGuard::new(&self.shared, |shared| &shared.busy);
+        let _busy = Arc::clone(&self.shared.busy);
         // A connection is not used again after a panic.
         let running = AssertUnwindSafe(job.work.run(&mut connection.session)).catch_unwind();
         let failure = match self.shared.settings.job_timeout {
@@ -268,16 +262,16 @@ impl Owner {
             None => running.await.err().map(|_panic| panicked()),
         };
         if failure.is_some() || !connection.session.is_usable() {
-            self.shared.stale.record_failure();
+            self.shared.server.record_failure();
             if let Some(failure) = failure {
                 job.work.fail(failure);
             }
             return;
         }
         if connection.session.is_read_only() {
-            self.shared.stale.record_read_only();
+            self.shared.server.record_read_only();
         } else if self.shared.settings.is_for_writes && connection.session.has_succeeded() {
-            self.shared.stale.record_write();
+            self.shared.server.record_write();
         }
         connection.used_at = Instant::now();
         let is_old = self.expires_at(&connection).is_some_and(|end| end <= connection.used_at);
@@ -303,8 +297,8 @@ impl Owner {
     /// Returns `true` if the connection may have been cut while it was idle.
     fn may_be_stale(&self, connection: &OpenConnection) -> bool {
         let Some(lifetimes) = &self.shared.settings.lifetimes else { return false };
-        let idle_for = connection.used_at.elapsed();
-        idle_for >= lifetimes.ping_after || self.shared.stale.include(idle_for)
+        connection.used_at.elapsed() >= lifetimes.ping_after
+            || self.shared.server.has_failed_since(connection.used_at)
     }
 }
 
@@ -314,7 +308,7 @@ impl OpenConnection {
             session: Session::new(driver, Arc::clone(&shared.settings)),
             opened_at,
             used_at: Instant::now(),
-            _open: CountGuard::new(shared, |shared| &shared.open),
+            _open: Arc::clone(&shared.open),
         }
     }
 
@@ -348,120 +342,84 @@ fn may_accept_soon(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Guard that adds one to a count until it is dropped.
-struct CountGuard {
-    shared: Arc<Shared>,
-    count: fn(&Shared) -> &AtomicUsize,
-}
-
-impl CountGuard {
-    fn new(shared: &Arc<Shared>, count: fn(&Shared) -> &AtomicUsize) -> Self {
-        count(shared).fetch_add(1, Ordering::Relaxed);
-        Self { shared: Arc::clone(shared), count }
-    }
-}
-
-impl Drop for CountGuard {
-    fn drop(&mut self) {
-        (self.count)(&self.shared).fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// State that the groups of connections to one server share: who lacks a connection, and the time of the last
-/// connection failure. The cause of that failure (a restart, a failover, an administrator)
-/// probably cut all other connections too. Every connection that was last used before it is pinged before it
-/// is used again, so that a retry does not get the next dead one.
-pub(super) struct StaleConnections {
-    start: Instant,
-    /// Milliseconds after `start`, rounded up; 0 for no failure.
-    failed_at: AtomicU64,
-    /// `true` if the server refused the last write because it takes none.
-    is_read_only: AtomicBool,
-    /// Time at which another server may have replaced a read-only one, in milliseconds after `start`, rounded
-    /// up; 0 for never. Connections that were opened before are closed, because the old server may run on.
-    replaced_at: AtomicU64,
-    /// Time at which the server last had no connection to spare.
-    full_at: Mutex<Option<Instant>>,
-    /// Groups that have no connection, in order of their asking.
-    askers: Mutex<VecDeque<oneshot::Sender<Given>>>,
+/// What the groups of connections to one server know of it together.
+#[derive(Default)]
+pub(super) struct Server {
+    state: Mutex<ServerState>,
     /// Wakes an idle owner when a group asks.
     asked: Notify,
 }
 
-impl StaleConnections {
-    pub(super) fn new() -> Self {
-        Self {
-            start: Instant::now(),
-            failed_at: AtomicU64::new(0),
-            is_read_only: AtomicBool::new(false),
-            replaced_at: AtomicU64::new(0),
-            full_at: Mutex::default(),
-            askers: Mutex::default(),
-            asked: Notify::new(),
-        }
-    }
+#[derive(Default)]
+struct ServerState {
+    /// Time of the last connection failure. Its cause (a restart, a failover, an administrator) probably cut
+    /// all other connections too. Every connection that was last used before it is pinged before it is used
+    /// again, so that a retry does not get the next dead one.
+    failed_at: Option<Instant>,
+    /// `true` if the server refused the last write because it takes none.
+    is_read_only: bool,
+    /// Time at which another server may have replaced a read-only one. Connections that were opened before
+    /// are closed, because the old server may run on.
+    replaced_at: Option<Instant>,
+    /// Time at which the server last had no connection to spare.
+    full_at: Option<Instant>,
+    /// Groups that have no connection, in order of their asking.
+    askers: VecDeque<oneshot::Sender<Given>>,
+}
 
+impl Server {
     /// Asks for a connection, which arrives when another group has done a job, or is idle.
-    fn ask(&self) -> oneshot::Receiver<Given> {
+    fn ask_for_connection(&self) -> oneshot::Receiver<Given> {
         let (give, given) = oneshot::channel();
-        self.askers.lock().push_back(give);
+        self.state.lock().askers.push_back(give);
         self.asked.notify_one();
         given
     }
 
     /// Returns the time since the server had no connection to spare. `None` if it never was full.
     fn since_full(&self) -> Option<Duration> {
-        self.full_at.lock().map(|at| at.elapsed())
+        self.state.lock().full_at.map(|at| at.elapsed())
     }
 
     /// Returns the group that has asked first, if one still waits.
     fn next_asking(&self) -> Option<oneshot::Sender<Given>> {
-        let mut askers = self.askers.lock();
+        let askers = &mut self.state.lock().askers;
         askers.retain(|asker| !asker.is_closed());
         askers.pop_front()
     }
 
     /// Records that a connection has failed just now.
     pub(super) fn record_failure(&self) {
-        self.failed_at.fetch_max(self.elapsed_millis().saturating_add(1), Ordering::Relaxed);
+        self.state.lock().failed_at = Some(Instant::now());
     }
 
-    /// Returns `true` if a connection that has been idle for `idle_for` was last used before the last
-    /// failure.
-    pub(super) fn include(&self, idle_for: Duration) -> bool {
-        let idle = u64::try_from(idle_for.as_millis()).unwrap_or(u64::MAX);
-        self.elapsed_millis().saturating_sub(idle) <= self.failed_at.load(Ordering::Relaxed)
-            && self.failed_at.load(Ordering::Relaxed) > 0
+    /// Returns `true` if a connection has failed since this one was last used.
+    fn has_failed_since(&self, used_at: Instant) -> bool {
+        self.state.lock().failed_at.is_some_and(|failed_at| used_at <= failed_at)
     }
 
     /// Records that the server takes no writes. While this lasts, connections are opened again once a second
     /// at most.
     fn record_read_only(&self) {
-        self.is_read_only.store(true, Ordering::Relaxed);
-        let now = self.elapsed_millis().saturating_add(1);
-        if now >= self.replaced_at.load(Ordering::Relaxed).saturating_add(1_000) {
-            self.replaced_at.fetch_max(now, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        state.is_read_only = true;
+        if state.replaced_at.is_none_or(|at| at.elapsed() >= Duration::from_secs(1)) {
+            state.replaced_at = Some(Instant::now());
         }
     }
 
     /// Records that the server has taken a write. If the last write was refused, it may be another server
     /// than that of the connections that read.
     fn record_write(&self) {
-        if self.is_read_only.load(Ordering::Relaxed) && self.is_read_only.swap(false, Ordering::Relaxed) {
-            self.replaced_at.fetch_max(self.elapsed_millis().saturating_add(1), Ordering::Relaxed);
+        let mut state = self.state.lock();
+        if mem::take(&mut state.is_read_only) {
+            state.replaced_at = Some(Instant::now());
         }
     }
 
-    /// Returns `true` if a connection that has been open for `open_for` may lead to a server that was
-    /// replaced.
-    fn is_replaced(&self, open_for: Duration) -> bool {
-        let replaced_at = self.replaced_at.load(Ordering::Relaxed);
-        let open_for = u64::try_from(open_for.as_millis()).unwrap_or(u64::MAX);
-        replaced_at > 0 && self.elapsed_millis().saturating_sub(open_for) <= replaced_at
-    }
-
-    fn elapsed_millis(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    /// Returns `true` if a connection that was opened then may lead to a server that was replaced.
+    fn is_replaced(&self, opened_at: Instant) -> bool {
+        self.state.lock().replaced_at.is_some_and(|replaced_at| opened_at <= replaced_at)
     }
 }
 
@@ -470,36 +428,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_connection_last_used_before_a_failure_is_stale() {
-        let stale = StaleConnections {
-            start: Instant::now().checked_sub(Duration::from_mins(1)).unwrap(),
-            ..StaleConnections::new()
-        };
-        assert!(!stale.include(Duration::from_secs(10)), "nothing has failed yet");
-        stale.failed_at.store(30_000, Ordering::Relaxed);
-        assert!(stale.include(Duration::from_secs(40)));
-        assert!(!stale.include(Duration::from_secs(20)));
-        stale.record_failure();
-        assert!(stale.include(Duration::ZERO), "a failure of this millisecond");
-    }
-
-    #[test]
     fn connections_are_opened_again_once_a_second_while_the_server_is_read_only_and_once_more_after() {
-        let stale = StaleConnections {
-            start: Instant::now().checked_sub(Duration::from_mins(1)).unwrap(),
-            ..StaleConnections::new()
-        };
-        stale.record_write();
-        assert!(!stale.is_replaced(Duration::from_secs(10)), "no write was refused");
-        stale.replaced_at.store(59_900, Ordering::Relaxed);
-        stale.record_read_only();
-        assert!(!stale.is_replaced(Duration::from_millis(50)), "they have just been opened again");
-        stale.replaced_at.store(58_900, Ordering::Relaxed);
-        stale.record_read_only();
-        assert!(stale.is_replaced(Duration::from_millis(50)));
-        stale.replaced_at.store(59_900, Ordering::Relaxed);
-        stale.record_write();
-        assert!(stale.is_replaced(Duration::from_millis(50)), "the first write may be to another server");
+        let ago = |millis| Instant::now().checked_sub(Duration::from_millis(millis)).unwrap();
+        let server = Server::default();
+        server.record_write();
+        assert!(!server.is_replaced(ago(0)), "no write was refused");
+        for (replaced, is_again) in [(None, true), (Some(900), false), (Some(1_100), true)] {
+            server.state.lock().replaced_at = replaced.map(ago);
+            let opened_at = ago(50);
+            server.record_read_only();
+            assert_eq!(
+                server.is_replaced(opened_at),
+                is_again,
+                "{replaced:?} ms after they were opened again"
+            );
+        }
+        let opened_at = Instant::now();
+        server.record_write();
+        assert!(server.is_replaced(opened_at), "the first write may be to another server");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A connection, and the view that a job has of it.
 
 use std::{
-    fmt, io,
+    io,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -320,12 +320,6 @@ impl Session {
             call();
             true
         });
-    }
-}
-
-impl fmt::Debug for Session {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").finish_non_exhaustive()
     }
 }
 

@@ -14,7 +14,7 @@ use std::{
 
 use futures_util::FutureExt;
 use petstore_test_servers::{
-    eventually,
+    Engine, eventually,
     faults::{
         Fault, Proxy,
         postgres::{Action, MessageFault, PostgresProxy, Side},
@@ -26,7 +26,7 @@ use tokio::sync::Notify;
 
 use super::*;
 use crate::{
-    Database, DatabaseError, DatabaseUrl, OpenOptions, revision,
+    Database, DatabaseError, DatabaseUrl, MigrationState, OpenOptions, revision, schema,
     test_support::{self, Home, Items, SCHEMA, item, new_database, new_file, new_on_postgres},
 };
 
@@ -156,36 +156,58 @@ async fn the_wait_for_a_free_connection_is_bounded_and_fair() {
 }
 
 #[tokio::test]
-async fn a_job_that_times_out_loses_its_connection_and_is_rolled_back() {
+async fn a_job_that_times_out_or_panics_loses_its_connection_and_is_rolled_back() {
     let (_items, home) = new_database().await;
     let settings = Settings { job_timeout: Some(Duration::from_millis(200)), ..one_connection(&home.url()) };
     let connections = Connections::new(settings);
-    mark(&connections).await;
-    let endless = connections.transaction::<(), DbErr, _>(|db| {
-        Box::pin(async move {
-            item::Entity::insert(row()).exec_with_returning(db).await?;
-            pending().await
-        })
-    });
-    assert_eq!(endless.await.unwrap_err(), DbErr::ConnectionAcquire(ConnAcquireErr::Timeout));
-    assert!(!is_marked(&connections).await);
+    for panics in [false, true] {
+        mark(&connections).await;
+        let job = connections.transaction::<(), DbErr, _>(move |db| {
+            Box::pin(async move {
+                item::Entity::insert(row()).exec_with_returning(db).await?;
+                assert!(!panics, "at the disco");
+                pending().await
+            })
+        });
+        let error = job.await.unwrap_err();
+        assert_eq!(error == DbErr::ConnectionAcquire(ConnAcquireErr::Timeout), !panics, "{error:?}");
+        assert!(!is_marked(&connections).await);
+    }
     assert_eq!(committed(&home).await, 0);
 }
 
 #[tokio::test]
-async fn a_job_that_panics_loses_its_connection_and_is_rolled_back() {
-    let (_items, home) = new_database().await;
-    let connections = Connections::new(one_connection(&home.url()));
-    mark(&connections).await;
-    let panicking = connections.transaction::<(), DbErr, _>(|db| {
-        Box::pin(async move {
-            item::Entity::insert(row()).exec_with_returning(db).await?;
-            panic!("at the disco")
-        })
-    });
-    assert!(matches!(panicking.await, Err(DbErr::Custom(_))));
-    assert!(!is_marked(&connections).await);
-    assert_eq!(committed(&home).await, 0);
+async fn a_lock_held_too_long_is_an_outage_of_writes() {
+    let (items, home) = new_database().await;
+    let lock = test_support::lock_for_writing(&home.url()).await;
+    let refusal = items.add("a").await.unwrap_err();
+    assert!(matches!(refusal, DatabaseError::Unavailable(_)), "{refusal:?}");
+    assert_eq!(items.find(1).await.unwrap(), None, "reads go on");
+    lock.rollback().await.unwrap();
+    items.add("a").await.unwrap();
+}
+
+#[tokio::test]
+async fn processes_may_open_one_new_database_concurrently() {
+    for round in 0..4 {
+        let home = match Engine::of_this_run() {
+            Engine::Sqlite => Home::Folder(tempfile::tempdir().unwrap()),
+            Engine::Postgres => Home::Database(PostgresServer::shared().await.database().await),
+        };
+        if round % 2 == 1 {
+            test_support::open(&home.url()).await.database.close().await;
+            schema::down(&home.url(), &SCHEMA, 2).await.unwrap(); // not quite a new one
+        }
+        let opening = (0..6).map(|_| {
+            let url = home.url();
+            tokio::spawn(async move { test_support::open(&url).await })
+        });
+        for items in opening.collect::<Vec<_>>() {
+            items.await.unwrap().database.ping().await.unwrap();
+        }
+        let applied = schema::status(&home.url(), &SCHEMA).await.unwrap();
+        assert!(applied.iter().all(|change| change.state == MigrationState::Applied), "{applied:?}");
+    }
 }
 
 #[tokio::test]

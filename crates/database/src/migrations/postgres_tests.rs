@@ -16,56 +16,6 @@ async fn connect(database: &TestDatabase) -> DatabaseConnection {
     Database::connect(options).await.unwrap()
 }
 
-async fn states(db: &DatabaseConnection) -> Vec<MigrationState> {
-    status(db, &SCHEMA).await.unwrap().into_iter().map(|migration| migration.state).collect()
-}
-
-/// Returns every column and index.
-async fn schema_of(database: &TestDatabase) -> String {
-    let columns = "SELECT table_name, column_name, data_type, is_nullable, is_identity \
-                   FROM information_schema.columns WHERE table_schema = 'public' \
-                   ORDER BY 1, ordinal_position";
-    let indexes = "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1";
-    let constraints = "SELECT conrelid::regclass, pg_get_constraintdef(oid) FROM pg_constraint \
-                       WHERE connamespace = 'public'::regnamespace ORDER BY 1, 2";
-    [database.psql(columns).await, database.psql(indexes).await, database.psql(constraints).await].join("\n")
-}
-
-#[tokio::test]
-async fn every_migration_can_be_applied_and_reverted_one_by_one_on_postgresql() {
-    let database = new_database().await;
-    let db = connect(&database).await;
-    let all = states(&db).await;
-    assert!(all.iter().all(|state| *state == MigrationState::Pending), "{all:?}");
-    assert_eq!(schema_of(&database).await.trim(), "", "asking for the status must write nothing");
-
-    up(&db, &SCHEMA).await.unwrap();
-    assert!(states(&db).await.iter().all(|state| *state == MigrationState::Applied));
-    let full = schema_of(&database).await;
-    for _ in 0..all.len() {
-        down(&db, &SCHEMA, 1).await.unwrap();
-    }
-    assert_eq!(states(&db).await, all);
-    up(&db, &SCHEMA).await.unwrap();
-    assert_eq!(schema_of(&database).await, full);
-}
-
-#[tokio::test]
-async fn processes_may_migrate_one_database_concurrently() {
-    let database = new_database().await;
-    let migrating = (0..4).map(|_| {
-        let database = database.clone();
-        tokio::spawn(async move {
-            let db = connect(&database).await;
-            up(&db, &SCHEMA).await.map(|()| db)
-        })
-    });
-    for task in migrating.collect::<Vec<_>>() {
-        let db = task.await.unwrap().unwrap();
-        assert!(states(&db).await.iter().all(|state| *state == MigrationState::Applied));
-    }
-}
-
 #[tokio::test]
 async fn a_migration_that_fails_leaves_nothing_behind() {
     let database = new_database().await;

@@ -9,67 +9,6 @@ async fn open(path: &Path) -> DatabaseConnection {
     Database::connect(options).await.unwrap()
 }
 
-async fn states(db: &DatabaseConnection) -> Vec<MigrationState> {
-    status(db, &SCHEMA).await.unwrap().into_iter().map(|migration| migration.state).collect()
-}
-
-/// Returns the number of changes.
-fn all() -> usize {
-    SCHEMA.changes.len()
-}
-
-/// Returns every table and index, as SQLite would print it.
-async fn schema(db: &DatabaseConnection) -> Vec<String> {
-    let query = Statement::from_string(
-        DbBackend::Sqlite,
-        "SELECT sql FROM sqlite_schema WHERE sql NOT NULL ORDER BY 1",
-    );
-    db.query_all_raw(query).await.unwrap().iter().map(|row| row.try_get_by_index(0).unwrap()).collect()
-}
-
-#[tokio::test]
-async fn every_migration_can_be_applied_and_reverted_one_by_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let db = open(&folder.path().join("items.db")).await;
-    assert_eq!(states(&db).await, vec![MigrationState::Pending; all()]);
-    assert!(schema(&db).await.is_empty(), "asking for the status must write nothing");
-
-    up(&db, &SCHEMA).await.unwrap();
-    assert_eq!(states(&db).await, vec![MigrationState::Applied; all()]);
-    let full = schema(&db).await;
-
-    for _ in 0..all() {
-        down(&db, &SCHEMA, 1).await.unwrap();
-    }
-    assert_eq!(states(&db).await, vec![MigrationState::Pending; all()]);
-    up(&db, &SCHEMA).await.unwrap();
-    assert_eq!(schema(&db).await, full);
-}
-
-#[tokio::test]
-async fn processes_may_migrate_one_file_concurrently() {
-    for round in 0..10 {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("items.db");
-        if round % 2 == 0 {
-            let db = open(&path).await; // not quite a new file: the changes were applied and taken back
-            up(&db, &SCHEMA).await.unwrap();
-            down(&db, &SCHEMA, all().try_into().unwrap()).await.unwrap();
-        }
-        let migrating = (0..4).map(|_| {
-            let path = path.clone();
-            tokio::spawn(async move {
-                let db = open(&path).await;
-                up(&db, &SCHEMA).await.map(|()| db)
-            })
-        });
-        for task in migrating.collect::<Vec<_>>() {
-            let db = task.await.unwrap().unwrap();
-            assert_eq!(states(&db).await, vec![MigrationState::Applied; all()]);
-        }
-    }
-}
-
 #[tokio::test]
 async fn a_migration_of_a_newer_binary_is_unknown() {
     let folder = tempfile::tempdir().unwrap();

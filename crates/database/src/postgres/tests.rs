@@ -3,10 +3,7 @@ mod few_connections;
 use std::time::{Duration, Instant};
 
 use petstore_test_servers::{
-    faults::{
-        Fault, Proxy,
-        postgres::{Action, MessageFault, PostgresProxy, Side},
-    },
+    faults::postgres::{Action, MessageFault, PostgresProxy, Side},
     servers::{PgBouncerServer, PostgresOptions, PostgresServer},
 };
 use sea_orm::{
@@ -15,10 +12,10 @@ use sea_orm::{
 };
 
 use crate::{
-    Database, DatabaseError, DatabaseUrl, OpenError, OpenOptions,
+    Database, DatabaseError, DatabaseUrl, OpenOptions,
     connection::Connections,
     schema,
-    test_support::{Items, MIGRATE, SCHEMA, lock_for_writing, new_on_postgres, new_schema, open},
+    test_support::{Items, MIGRATE, SCHEMA, new_on_postgres, new_schema, open},
     testing::foreign_transaction,
 };
 
@@ -149,28 +146,6 @@ async fn a_database_that_cannot_keep_the_store_is_refused() {
     assert!(text.contains("LATIN1"), "{text}");
 }
 
-#[tokio::test]
-async fn a_schema_is_refused_if_it_is_old_or_a_newer_release_removed_something() {
-    let database = PostgresServer::shared().await.database().await;
-    let error = Database::open(&url(&database.url()), &SCHEMA, AS_IT_IS).await.unwrap_err();
-    assert!(matches!(error, OpenError::SchemaOlder(..)), "{error:?}");
-    let url = url(&database.url());
-    Database::open(&url, &SCHEMA, MIGRATE).await.unwrap().close().await;
-    Database::open(&url, &SCHEMA, AS_IT_IS).await.unwrap().close().await;
-    schema::down(&url, &SCHEMA, 1).await.unwrap();
-    let error = Database::open(&url, &SCHEMA, AS_IT_IS).await.unwrap_err();
-    assert!(matches!(error, OpenError::SchemaOlder(..)), "{error:?}");
-    let removal = "m9999_unused_since_99_0_0";
-    database
-        .psql(&format!("INSERT INTO seaql_migrations (version, applied_at) VALUES ('{removal}', 0)"))
-        .await;
-    let error = Database::open(&url, &SCHEMA, MIGRATE).await.unwrap_err();
-    assert!(matches!(&error, OpenError::SchemaNewer(_, migration) if migration == removal), "{error:?}");
-    database.psql("INSERT INTO seaql_migrations (version, applied_at) VALUES ('m0001_old', 0)").await;
-    let error = Database::open(&url, &SCHEMA, MIGRATE).await.unwrap_err().to_string();
-    assert!(error.ends_with("was made by an old build: make a new one"), "{error}");
-}
-
 /// Tests names that mean something in SQL, in `format` or in quotes.
 #[tokio::test]
 async fn the_sequence_of_copied_rows_is_advanced_whatever_the_table_is_called() {
@@ -207,23 +182,6 @@ async fn a_migration_that_waits_for_a_lock_blocks_no_call() {
     let (released_at, (changed, changed_at)) = tokio::join!(calls, Box::pin(change));
     changed.unwrap();
     assert!(changed_at > released_at, "it waited for the lock");
-}
-
-#[tokio::test]
-async fn callers_do_not_notice_cut_connections() {
-    let (items, database) = new_on_postgres().await;
-    items.add("a").await.unwrap();
-    for _ in 0..5 {
-        let calls = (0..8).map(|_| items.find(1));
-        for found in futures_util::future::join_all(calls).await {
-            assert!(found.unwrap().is_some());
-        }
-        assert!(database.terminate_backends().await > 0);
-        let calls = (0..8).map(|_| items.find(1));
-        for found in futures_util::future::join_all(calls).await {
-            assert!(found.unwrap().is_some());
-        }
-    }
 }
 
 #[tokio::test]
@@ -280,19 +238,6 @@ async fn is_back(items: &Items) {
 }
 
 #[tokio::test]
-async fn a_lock_held_too_long_is_an_outage() {
-    let (items, database) = new_on_postgres().await;
-    let lock = lock_for_writing(&url(&database.url())).await;
-    let start = Instant::now();
-    let refusal = items.add("a").await.unwrap_err();
-    assert!(matches!(refusal, DatabaseError::Unavailable(_)), "{refusal:?}");
-    assert!(start.elapsed() < REFUSAL_TIMEOUT, "{:?}", start.elapsed());
-    assert_eq!(items.find(1).await.unwrap(), None, "reads go on");
-    lock.rollback().await.unwrap();
-    items.add("a").await.unwrap();
-}
-
-#[tokio::test]
 async fn a_server_without_connections_to_spare_is_an_outage_unless_the_core_has_one() {
     let options = PostgresOptions {
         settings: vec![("max_connections", "10"), ("superuser_reserved_connections", "0")],
@@ -324,33 +269,4 @@ async fn a_server_without_connections_to_spare_is_an_outage_unless_the_core_has_
     for answer in futures_util::future::join_all((0..10).map(|_| read())).await {
         answer.expect("one connection is enough");
     }
-}
-
-#[tokio::test]
-async fn processes_may_open_one_new_database_concurrently() {
-    let database = PostgresServer::shared().await.database().await;
-    let opening: Vec<_> = (0..6)
-        .map(|_| {
-            let url = url(&database.url());
-            tokio::spawn(async move { Database::open(&url, &SCHEMA, MIGRATE).await })
-        })
-        .collect();
-    for store in opening {
-        store.await.unwrap().unwrap().ping().await.unwrap();
-    }
-    let applied = database.psql("SELECT count(*), count(DISTINCT version) FROM seaql_migrations").await;
-    let (all, distinct) = applied.split_once('|').unwrap();
-    assert_eq!(all, distinct);
-}
-
-#[tokio::test]
-async fn a_silent_network_is_an_outage() {
-    let database = new_schema().await;
-    let proxy = Proxy::to(PostgresServer::shared().await.address()).await;
-    let items = open(&url(&database.url_at(proxy.address()))).await;
-    items.add("a").await.unwrap();
-    proxy.set(Fault::Blackhole).await;
-    is_away(&items).await;
-    proxy.set(Fault::None).await;
-    is_back(&items).await;
 }

@@ -7,10 +7,10 @@ use sea_orm::{
 
 use super::*;
 use crate::{
-    DatabaseError, MigrationState,
+    MigrationState,
     connection::Connections,
     schema,
-    test_support::{Items, MIGRATE, SCHEMA, lock_for_writing, new_file, open, open_file, url},
+    test_support::{Items, MIGRATE, SCHEMA, new_file, open, url},
 };
 
 const AS_IT_IS: OpenOptions = OpenOptions { migrate: false, quick_check: true };
@@ -79,31 +79,12 @@ async fn the_connections_are_set_up_for_durability() {
 }
 
 #[tokio::test]
-async fn processes_may_open_one_new_file_concurrently() {
-    for _ in 0..5 {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().to_owned();
-        let opening: Vec<_> = (0..6)
-            .map(|_| {
-                tokio::spawn({
-                    let path = path.clone();
-                    async move { open_file(&path).await }
-                })
-            })
-            .collect();
-        for items in opening {
-            items.await.unwrap().database.ping().await.unwrap();
-        }
-    }
-}
-
-#[tokio::test]
 async fn opening_waits_for_a_process_that_is_opening_the_same_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("new.db");
     let other = sea_orm::Database::connect(format!("sqlite://{}?mode=rwc", path.display())).await.unwrap();
     other.execute_unprepared("CREATE TABLE held (id integer)").await.unwrap(); // WAL mode is not yet on
-    let lock = other.begin_with_options(immediate()).await.unwrap();
+    let lock = other.begin_with_options(migrations::immediate()).await.unwrap();
 
     let url = url(&path);
     let mut opening = Box::pin(Database::open(&url, &SCHEMA, MIGRATE));
@@ -179,53 +160,6 @@ async fn a_path_that_cannot_be_a_file_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_file_of_another_kind_is_refused_and_left_unchanged() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("new.db");
-    let content = "not a database, but somebody's letter. ".repeat(500);
-    fs::write(&path, &content).unwrap();
-    let error = refusal(&path, MIGRATE).await;
-    assert!(matches!(error, OpenError::Corrupt(..)), "{error:?}");
-    assert_eq!(fs::read_to_string(&path).unwrap(), content);
-}
-
-#[tokio::test]
-async fn a_damaged_page_in_the_middle_is_detected() {
-    let (items, folder) = new_file().await;
-    for _ in 0..300 {
-        items.add(&"x".repeat(200)).await.unwrap();
-    }
-    items.database.close().await;
-    let path = folder.path().join("items.db");
-    let mut bytes = fs::read(&path).unwrap();
-    let page = bytes.len() / 2 / 4096 * 4096;
-    bytes[page..page + 4096].fill(0x5a);
-    fs::write(&path, &bytes).unwrap();
-
-    let error = refusal(&path, AS_IT_IS).await;
-    assert!(matches!(error, OpenError::Corrupt(..)), "{error:?}");
-    assert_eq!(fs::read(&path).unwrap(), bytes, "the evidence is left as it is");
-}
-
-#[tokio::test]
-async fn a_truncated_file_is_refused_and_left_unchanged() {
-    let (items, folder) = new_file().await;
-    for _ in 0..300 {
-        items.add(&"x".repeat(200)).await.unwrap();
-    }
-    items.database.close().await;
-    let path = folder.path().join("items.db");
-    let mut bytes = fs::read(&path).unwrap();
-    for length in [bytes.len() / 2, 4_096, 100] {
-        bytes.truncate(length);
-        fs::write(&path, &bytes).unwrap();
-        let error = refusal(&path, MIGRATE).await;
-        assert!(matches!(error, OpenError::Corrupt(..)), "{length}: {error:?}");
-        assert_eq!(fs::read(&path).unwrap(), bytes, "{length}: the evidence is left as it is");
-    }
-}
-
-#[tokio::test]
 async fn the_schema_of_another_version_is_refused_unless_it_only_adds() {
     let (items, folder) = new_file().await;
     let path = folder.path().join("items.db");
@@ -259,32 +193,23 @@ async fn the_schema_of_another_version_is_refused_unless_it_only_adds() {
 }
 
 #[tokio::test]
-async fn a_write_waits_for_another_process_up_to_a_bound_while_reads_continue() {
+async fn a_damaged_file_or_one_of_another_kind_is_refused_and_left_unchanged() {
     let (items, folder) = new_file().await;
-    let lock = lock_for_writing(&url(&folder.path().join("items.db"))).await;
-    let refusal = items.add("a").await.unwrap_err();
-    assert!(matches!(refusal, DatabaseError::Unavailable(_)), "{refusal:?}");
-    assert_eq!(items.find(1).await.unwrap(), None);
-    lock.rollback().await.unwrap();
-    assert_eq!(items.add("a").await.unwrap(), 1);
-}
-
-#[tokio::test]
-async fn a_full_disk_is_a_temporary_outage_of_writes() {
-    let (items, _folder) = new_file().await;
-    let id = items.add("a").await.unwrap();
-    // SQLite answers as it does on a full disk (SQLITE_FULL), and does not set the limit below the present
-    // size.
-    items.database.writer.execute_unprepared("PRAGMA max_page_count = 1").await.unwrap();
-    let long = "x".repeat(255);
-    let refusal = loop {
-        match items.add(&long).await {
-            Ok(_) => {}
-            Err(refusal) => break refusal,
-        }
-    };
-    assert!(matches!(refusal, DatabaseError::Unavailable(_)), "{refusal:?}");
-    assert_eq!(items.find(id).await.unwrap().as_deref(), Some("a"));
-    items.database.writer.execute_unprepared("PRAGMA max_page_count = 1000000").await.unwrap();
-    items.add(&long).await.unwrap();
+    for _ in 0..300 {
+        items.add(&"x".repeat(200)).await.unwrap();
+    }
+    items.database.close().await;
+    let path = folder.path().join("items.db");
+    let whole = fs::read(&path).unwrap();
+    let page = whole.len() / 2 / 4096 * 4096;
+    let mut damaged = whole.clone();
+    damaged[page..page + 4096].fill(0x5a);
+    let letter = "not a database, but somebody's letter. ".repeat(500).into_bytes();
+    let truncated = [whole.len() / 2, 4_096, 100].map(|length| (whole[..length].to_vec(), MIGRATE));
+    for (content, options) in [(damaged, AS_IT_IS), (letter, MIGRATE)].into_iter().chain(truncated) {
+        fs::write(&path, &content).unwrap();
+        let error = refusal(&path, options).await;
+        assert!(matches!(error, OpenError::Corrupt(..)), "{} bytes: {error:?}", content.len());
+        assert_eq!(fs::read(&path).unwrap(), content, "the evidence is left as it is");
+    }
 }

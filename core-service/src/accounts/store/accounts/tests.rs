@@ -88,18 +88,6 @@ fn named(name: &str) -> AccountName {
 }
 
 #[tokio::test]
-async fn accounts_are_listed_newest_first_with_their_plans() {
-    let shop = Shop::open().await;
-    let agreed = Plan::parse("enterprise", Some(5), Some(3)).unwrap();
-    shop.accounts.create_account(&named("zoo"), Plan::Pro, START).await.unwrap();
-    shop.accounts.create_account(&named("acme"), agreed, START).await.unwrap();
-    let listed = shop.listed().await;
-    let listed: Vec<_> =
-        listed.iter().map(|account| (account.name.as_str(), account.plan, account.created_at)).collect();
-    assert_eq!(listed, [("acme", agreed, START), ("zoo", Plan::Pro, START)]);
-}
-
-#[tokio::test]
 async fn a_name_is_given_once_despite_concurrent_requests() {
     let shop = Shop::open().await;
     let asking = (0..8).map(|_| {

@@ -26,14 +26,11 @@ pub struct Model {
 
 impl ActiveModelBehavior for ActiveModel {}
 
-/// Returns the plan in a row.
-pub(crate) fn stored_plan(
-    name: &str,
-    per_minute: Option<i64>,
-    per_day: Option<i64>,
-) -> Result<Plan, PetStoreError> {
-    let number = |number: Option<i64>| number.map(|number| u64::try_from(number).unwrap_or_default());
-    Plan::parse(name, number(per_minute), number(per_day))
+/// Returns the plan in these columns.
+pub(crate) fn stored_plan(name: &str, limits: [Option<i64>; 2]) -> Result<Plan, PetStoreError> {
+    let [per_minute, per_day] =
+        limits.map(|limit| limit.map(|number| u64::try_from(number).unwrap_or_default()));
+    Plan::parse(name, per_minute, per_day)
         .map_err(|violations| PetStoreError::Bug(format!("a stored plan is not valid: {violations}").into()))
 }
 
@@ -43,7 +40,7 @@ impl TryFrom<Model> for Account {
     fn try_from(row: Model) -> Result<Self, Self::Error> {
         Ok(Self {
             id: AccountId(row.id),
-            plan: stored_plan(&row.plan, row.per_minute, row.per_day)?,
+            plan: stored_plan(&row.plan, [row.per_minute, row.per_day])?,
             name: AccountName::stored(row.name),
             created_at: UnixMillis::stored(row.created_at),
             revision: row.revision,

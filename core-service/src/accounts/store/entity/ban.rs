@@ -22,20 +22,14 @@ pub(crate) struct Model {
 
 impl ActiveModelBehavior for ActiveModel {}
 
-/// Returns the note in a row.
-pub(crate) fn stored_note(imposed_at: i64, ends_at: i64, origin: &str, reason: Option<String>) -> BanNote {
-    let (from, until) = (UnixMillis::stored(imposed_at), UnixMillis::stored(ends_at));
-    let origin = if origin == "operator" {
-        BanOrigin::Operator(reason.map(Remark::stored))
-    } else {
-        BanOrigin::Limiter
-    };
-    Ban::new(from, until, origin).map_or(BanNote::Lifted(from), BanNote::Banned)
-}
-
 impl From<Model> for BanNote {
     fn from(row: Model) -> Self {
-        stored_note(row.imposed_at, row.ends_at, &row.origin, row.reason)
+        let (from, until) = (UnixMillis::stored(row.imposed_at), UnixMillis::stored(row.ends_at));
+        let origin = match row.origin.as_str() {
+            "operator" => BanOrigin::Operator(row.reason.map(Remark::stored)),
+            _ => BanOrigin::Limiter,
+        };
+        Ban::new(from, until, origin).map_or(Self::Lifted(from), Self::Banned)
     }
 }
 

@@ -7,20 +7,20 @@ use petstore_clock::UnixMillis;
 use petstore_database::revision;
 use petstore_proto::internal::v1::{FoundKey, ResolveKeysResponse, ResolvedKey, Suspension};
 use sea_orm::{
-    Condition, ConnectionTrait, FromQueryResult,
-    sea_query::{Expr, ExprTrait, IntoIden, IntoValueTuple, JoinType, Query, TableRef, any},
+    ColumnTrait, Condition, ConnectionTrait, EntityTrait, FromQueryResult, IdenStatic, Iterable, QueryResult,
+    sea_query::{Expr, ExprTrait, IntoIden, IntoValueTuple, JoinType, Query, SelectStatement, TableRef, any},
 };
 
 use crate::{
     accounts::{
-        KeyId, KeyState,
+        BanNote, KeyId, KeyState,
         store::{
             Accounts,
             changes::revision_missing,
             entity::{
                 account::{self, stored_plan},
                 api_key,
-                ban::{self, note_message, stored_note},
+                ban::{self, note_message},
             },
         },
     },
@@ -64,32 +64,12 @@ impl Accounts {
     }
 
     async fn resolve(&self, which: Condition, now: UnixMillis) -> Result<ResolveKeysResponse, PetStoreError> {
-        let query = Query::select()
+        let mut query = Query::select();
+        select_all::<api_key::Entity>(&mut query, "key_");
+        select_all::<account::Entity>(&mut query, "account_");
+        select_all::<ban::Entity>(&mut query, "ban_");
+        query
             .expr_as(Expr::col((revision::Entity, revision::Column::Value)), "revision")
-            .expr_as(Expr::col((api_key::Entity, api_key::Column::Id)), "key_id")
-            .columns([
-                (api_key::Entity, api_key::Column::Digest),
-                (api_key::Entity, api_key::Column::AccountId),
-                (api_key::Entity, api_key::Column::ExpiresAt),
-                (api_key::Entity, api_key::Column::RevokedAt),
-                (api_key::Entity, api_key::Column::LastFour),
-                (api_key::Entity, api_key::Column::Label),
-                (api_key::Entity, api_key::Column::Access),
-                (api_key::Entity, api_key::Column::AllowedAddresses),
-            ])
-            .columns([
-                (account::Entity, account::Column::Plan),
-                (account::Entity, account::Column::PerMinute),
-                (account::Entity, account::Column::PerDay),
-                (account::Entity, account::Column::SuspendedAt),
-                (account::Entity, account::Column::SuspendReason),
-            ])
-            .columns([
-                (ban::Entity, ban::Column::ImposedAt),
-                (ban::Entity, ban::Column::EndsAt),
-                (ban::Entity, ban::Column::Origin),
-                (ban::Entity, ban::Column::Reason),
-            ])
             .from(revision::Entity)
             .join(JoinType::LeftJoin, api_key::Entity, which)
             .join(
@@ -103,13 +83,10 @@ impl Accounts {
                 ban::Entity,
                 Expr::col((ban::Entity, ban::Column::KeyId)).equals((api_key::Entity, api_key::Column::Id)),
             )
-            .and_where(Expr::col((revision::Entity, revision::Column::Id)).eq(1))
-            .take();
+            .and_where(Expr::col((revision::Entity, revision::Column::Id)).eq(1));
         let rows = self.database.rows(query).await?;
-        let rows =
-            rows.iter().map(|row| ResolvedRow::from_query_result(row, "")).collect::<Result<Vec<_>, _>>()?;
-        let revision = rows.first().ok_or_else(revision_missing)?.revision;
-        let keys = rows.into_iter().filter_map(|row| row.key(now).transpose()).collect::<Result<_, _>>()?;
+        let revision = rows.first().ok_or_else(revision_missing)?.try_get("", "revision")?;
+        let keys = rows.iter().filter_map(|row| found_key(row, now).transpose()).collect::<Result<_, _>>()?;
         Ok(ResolveKeysResponse { keys, revision, now_ms: Some(now.as_i64()) })
     }
 
@@ -156,71 +133,49 @@ fn padded(digests: &[KeyDigest]) -> impl Iterator<Item = Vec<u8>> {
     digests.iter().chain(repeated).map(|digest| digest.0.to_vec())
 }
 
-#[derive(FromQueryResult)]
-struct ResolvedRow {
-    revision: i64,
-    key_id: Option<String>,
-    digest: Option<Vec<u8>>,
-    account_id: Option<i64>,
-    expires_at: Option<i64>,
-    revoked_at: Option<i64>,
-    last_four: Option<String>,
-    label: Option<String>,
-    access: Option<String>,
-    allowed_addresses: Option<String>,
-    plan: Option<String>,
-    per_minute: Option<i64>,
-    per_day: Option<i64>,
-    suspended_at: Option<i64>,
-    suspend_reason: Option<String>,
-    imposed_at: Option<i64>,
-    ends_at: Option<i64>,
-    origin: Option<String>,
-    reason: Option<String>,
+/// Selects every column of a table, each with a prefix.
+fn select_all<E: EntityTrait>(query: &mut SelectStatement, prefix: &str) {
+    for column in E::Column::iter() {
+        query.expr_as(Expr::col(column.as_column_ref()), format!("{prefix}{}", column.as_str()));
+    }
 }
 
-impl ResolvedRow {
-    /// Returns the key; `None` if the row only has the revision.
-    fn key(self, now: UnixMillis) -> Result<Option<FoundKey>, PetStoreError> {
-        let (Some(key_id), Some(digest), Some(account_id), Some(plan)) =
-            (self.key_id, self.digest, self.account_id, self.plan)
-        else {
-            return Ok(None);
-        };
-        let moment = |column: Option<i64>| column.map(UnixMillis::stored);
-        let state = match KeyState::at(now, moment(self.revoked_at), moment(self.expires_at)) {
-            // Gateways that do not know suspensions are sent a revoked key.
-            KeyState::Active if self.suspended_at.is_some() => KeyState::Revoked,
-            state => state,
-        };
-        let plan = stored_plan(&plan, self.per_minute, self.per_day)?;
-        let int64 = |number| i64::try_from(number).unwrap_or(i64::MAX);
-        let ban = self.imposed_at.zip(self.ends_at).zip(self.origin);
-        let note =
-            ban.map(|((imposed_at, ends_at), origin)| stored_note(imposed_at, ends_at, &origin, self.reason));
-        let (last_ban, bans_lifted_at_ms) = note.map(|note| note_message(&note, now)).unwrap_or_default();
-        let key = ResolvedKey {
-            key_id,
-            account_id,
-            state: state as i32,
-            expires_at_ms: self.expires_at,
-            plan: plan.number(),
-            per_minute: int64(plan.quota().per_minute),
-            per_day: int64(plan.quota().per_day),
-            last_ban,
-            bans_lifted_at_ms,
-            suspension: self
-                .suspended_at
-                .map(|_| Suspension { reason: self.suspend_reason.unwrap_or_default() }),
-            last_four: self.last_four.unwrap_or_default(),
-            label: self.label.unwrap_or_default(),
-            read_only: self.access.is_some(), // NULL is full access
-            // The gateway parses them: a malformed one makes the answer invalid.
-            allowed_addresses: self
-                .allowed_addresses
-                .map(|blocks| blocks.split(',').map(str::to_owned).collect())
-                .unwrap_or_default(),
-        };
-        Ok(Some(FoundKey { digest, key: Some(key) }))
-    }
+/// Returns the key in the row; `None` if the row only has the revision.
+fn found_key(row: &QueryResult, now: UnixMillis) -> Result<Option<FoundKey>, PetStoreError> {
+    let key = <Option<api_key::Model>>::from_query_result(row, "key_")?;
+    let account = <Option<account::Model>>::from_query_result(row, "account_")?;
+    let note = <Option<ban::Model>>::from_query_result(row, "ban_")?.map(BanNote::from);
+    let Some((key, account)) = key.zip(account) else { return Ok(None) };
+    let moment = |column: Option<i64>| column.map(UnixMillis::stored);
+    let state = match KeyState::at(now, moment(key.revoked_at), moment(key.expires_at)) {
+        // Gateways that do not know suspensions are sent a revoked key.
+        KeyState::Active if account.suspended_at.is_some() => KeyState::Revoked,
+        state => state,
+    };
+    let plan = stored_plan(&account.plan, [account.per_minute, account.per_day])?;
+    let int64 = |number| i64::try_from(number).unwrap_or(i64::MAX);
+    let (last_ban, bans_lifted_at_ms) = note.map(|note| note_message(&note, now)).unwrap_or_default();
+    let resolved = ResolvedKey {
+        key_id: key.id,
+        account_id: account.id,
+        state: state as i32,
+        expires_at_ms: key.expires_at,
+        plan: plan.number(),
+        per_minute: int64(plan.quota().per_minute),
+        per_day: int64(plan.quota().per_day),
+        last_ban,
+        bans_lifted_at_ms,
+        suspension: account
+            .suspended_at
+            .map(|_| Suspension { reason: account.suspend_reason.unwrap_or_default() }),
+        last_four: key.last_four,
+        label: key.label.unwrap_or_default(),
+        read_only: key.access.is_some(), // NULL is full access
+        // The gateway parses them: a malformed one makes the answer invalid.
+        allowed_addresses: key
+            .allowed_addresses
+            .map(|blocks| blocks.split(',').map(str::to_owned).collect())
+            .unwrap_or_default(),
+    };
+    Ok(Some(FoundKey { digest: key.digest, key: Some(resolved) }))
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use sea_orm::{
-    DbErr, EntityTrait, IdenStatic, QueryResult,
+    EntityTrait, FromQueryResult, IdenStatic, QueryResult,
     sea_query::{CaseStatement, Expr, ExprTrait, IntoIden, Order, Query, SelectStatement},
 };
 
@@ -89,7 +89,10 @@ impl Accounts {
         query.expr_as(last_report, LAST_REPORT).order_by(DayColumn::Day, Order::Asc);
         let (mut days, mut last_report) = (Vec::new(), 0);
         for row in self.database.rows(query).await? {
-            days.push((Day(row.try_get("", DayColumn::Day.as_str())?), stored_counts(&row)?));
+            days.push((
+                Day(row.try_get("", DayColumn::Day.as_str())?),
+                RequestCounts::from_query_result(&row, "")?,
+            ));
             last_report = row.try_get::<Option<i64>>("", LAST_REPORT)?.unwrap_or_default();
         }
         Ok((days, last_report))
@@ -132,16 +135,13 @@ impl Accounts {
             .limit(max);
         let counted = |row: &QueryResult| {
             let plan: String = row.try_get("", A::Plan.as_str())?;
+            let limits = [row.try_get("", A::PerMinute.as_str())?, row.try_get("", A::PerDay.as_str())?];
             Ok(AccountDay {
                 account_id: AccountId(row.try_get("", DayColumn::AccountId.as_str())?),
                 account: row.try_get("", A::Name.as_str())?,
-                plan: stored_plan(
-                    &plan,
-                    row.try_get("", A::PerMinute.as_str())?,
-                    row.try_get("", A::PerDay.as_str())?,
-                )?,
+                plan: stored_plan(&plan, limits)?,
                 day: Day(row.try_get("", DayColumn::Day.as_str())?),
-                counts: stored_counts(row)?,
+                counts: RequestCounts::from_query_result(row, "")?,
             })
         };
         self.database.rows(query).await?.iter().map(counted).collect()
@@ -173,7 +173,7 @@ impl Accounts {
             Ok(UsageMinute {
                 minute: Minute(row.try_get("", M::Minute.as_str())?),
                 key_id: key_id.and_then(|id| id.parse().ok()).or(of.key_id),
-                counts: stored_counts(row)?,
+                counts: RequestCounts::from_query_result(row, "")?,
             })
         };
         self.database.rows(query).await?.iter().rev().map(counted).collect()
@@ -229,14 +229,6 @@ fn sums(
 }
 
 /// Returns the sum of counts. The sum of 64-bit integers is a decimal number on PostgreSQL, and is cast back.
-fn sum_of(counts: Expr) -> Expr {
+pub fn sum_of(counts: Expr) -> Expr {
     counts.sum().cast_as("bigint")
-}
-
-fn stored_counts(row: &QueryResult) -> Result<RequestCounts, DbErr> {
-    let mut counts = [0; 5];
-    for (count, column) in counts.iter_mut().zip(COUNTS) {
-        *count = row.try_get("", column.as_str())?;
-    }
-    Ok(RequestCounts::stored(counts))
 }

@@ -15,13 +15,12 @@ fn today() -> Day {
 
 /// Returns requests that count only for their day.
 fn row(account: AccountId, day: Day, succeeded: i64) -> (AccountId, UsageMinute) {
-    let counts = [succeeded, 0, 0, 0, 1];
     (
         account,
         UsageMinute {
             minute: Minute::containing(day.start()),
             key_id: None,
-            counts: RequestCounts::stored(counts),
+            counts: RequestCounts { succeeded, get_pet: 1, ..RequestCounts::default() },
         },
     )
 }
@@ -49,7 +48,10 @@ async fn reports_add_up_by_account_and_day() {
     accounts.record_usage("other", 1, days(&[row(ACCOUNT, today(), 3)]), NOW).await.unwrap();
     assert_eq!(succeeded(&accounts).await, [(today().minus(1), 2), (today(), 8)]);
     let usage = accounts.usage_by_day(Some(ACCOUNT), today(), "one").await.unwrap();
-    assert_eq!(usage, (vec![(today(), RequestCounts::stored([8, 0, 0, 0, 2]))], 1));
+    assert_eq!(
+        usage,
+        (vec![(today(), RequestCounts { succeeded: 8, get_pet: 2, ..RequestCounts::default() })], 1)
+    );
 }
 
 #[tokio::test]
@@ -113,7 +115,7 @@ fn minute_row(account: AccountId, number: u8, minute: Minute, succeeded: i64) ->
         UsageMinute {
             minute,
             key_id: Some(key(number)),
-            counts: RequestCounts::stored([succeeded, 0, 1, 0, 0]),
+            counts: RequestCounts { succeeded, refused: 1, ..RequestCounts::default() },
         },
     )
 }

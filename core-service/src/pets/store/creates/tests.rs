@@ -13,7 +13,7 @@ use super::*;
 use crate::{
     errors::PetStoreError,
     pages::PageSize,
-    pets::{Created, IdempotencyKey, ListPets, RawPet, store::StoredPets},
+    pets::{Created, IdempotencyKey, ListPets, store::StoredPets},
     store::{
         Store,
         test_support::{new_database, new_store, open},
@@ -50,7 +50,7 @@ fn pet(name: &str) -> NewPet {
 }
 
 fn in_category(name: &str, category_id: i64) -> NewPet {
-    NewPet::parse(RawPet { category_id: Some(category_id), ..RawPet::named(name) }).unwrap()
+    NewPet { category_id, ..NewPet::named(name) }
 }
 
 /// Returns the store and a counter of the statements that it has sent.

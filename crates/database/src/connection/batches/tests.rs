@@ -26,6 +26,7 @@ struct Desk {
     panics: AtomicBool,
 }
 
+#[derive(Clone)]
 struct Together;
 
 impl Batched for Together {

@@ -86,18 +86,3 @@ async fn a_small_pool_of_pgbouncer_serves_calls_of_every_kind() {
         is_served(&items, setting).await;
     }
 }
-
-#[tokio::test]
-async fn a_call_without_a_connection_has_the_servers_reason() {
-    let (server, _database, url) = new_database_of_a_role().await;
-    let items = open(&url).await;
-    server.psql(&format!("ALTER ROLE {ROLE} CONNECTION LIMIT 0")).await;
-    let (found, added, read) = tokio::join!(items.find(1), items.add("a"), items.database.ping());
-    for error in [found.unwrap_err(), added.unwrap_err(), read.unwrap_err()] {
-        let DatabaseError::Unavailable(cause) = error else { panic!("{error:?}") };
-        let cause = cause.to_string();
-        assert!(cause.contains("too many connections for role \"few\""), "{cause}");
-    }
-    server.psql(&format!("ALTER ROLE {ROLE} CONNECTION LIMIT -1")).await;
-    is_back(&items).await;
-}
