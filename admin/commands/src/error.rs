@@ -45,9 +45,9 @@ pub enum CommandError {
         /// Form that the file has instead, and the remedy.
         reason: String,
     },
-    /// A signal ended an import or export.
-    #[error("ended by {0}")]
-    Ended(&'static str),
+    /// A failure, in the words for the person at the terminal.
+    #[error("{0}")]
+    Failed(String),
     /// An import that ended early, with the cause.
     #[error(
         "{}; {}, import the whole file with --import-id {import_id}",
@@ -80,9 +80,6 @@ pub enum CommandError {
         invalid_lines(*.0)
     )]
     Rejected(u64),
-    /// A change that would shut operators out, and its consequence.
-    #[error("{0}; add --force to confirm")]
-    NotForced(String),
     /// The result cannot be printed.
     #[error(transparent)]
     Print(#[from] PrintError),
@@ -132,11 +129,10 @@ impl CommandError {
             | Self::Core(_)
             | Self::Read { .. }
             | Self::Unreadable { .. }
-            | Self::Ended(_)
+            | Self::Failed(_)
             | Self::Incomplete { .. }
             | Self::Strict { .. }
             | Self::Rejected(_)
-            | Self::NotForced(_)
             | Self::Print(_)
             | Self::Output(_)
             | Self::SecretNotShown { .. }

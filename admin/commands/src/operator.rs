@@ -113,7 +113,8 @@ pub(crate) fn run_operator(
                     let said = failure_text(&refusal);
                     let consequence = said.rsplit_once("; ").map_or(&*said, |(consequence, _)| consequence);
                     if !confirmation.can_ask() {
-                        return Err(CommandError::NotForced(consequence.to_owned()));
+                        let refusal = format!("{consequence}; add --force to confirm");
+                        return Err(CommandError::Failed(refusal));
                     }
                     confirmation.ask(&format!("{consequence}. Revoke it anyway?"))?;
                     revoke(true)

@@ -70,7 +70,7 @@ async fn export(settings: &ExportSettings, format: Format) -> Result<(), Command
     let mut progress = Progress::new(None);
     let ended = tokio::select! {
         ended = export_all(settings, format, &mut progress) => ended,
-        signal = signals.received() => Err(CommandError::Ended(signal)),
+        signal = signals.received() => Err(CommandError::Failed(format!("ended by {signal}"))),
     };
     progress.end();
     ended?;

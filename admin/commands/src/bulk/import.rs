@@ -125,7 +125,7 @@ async fn import(settings: &ImportSettings, format: Format) -> Result<(), Command
     };
     let ended = tokio::select! {
         ended = import.deliver(input, format) => ended,
-        signal = signals.received() => Err(CommandError::Ended(signal)),
+        signal = signals.received() => Err(CommandError::Failed(format!("ended by {signal}"))),
     };
     import.progress.end();
     core.close().await;
