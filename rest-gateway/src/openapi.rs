@@ -32,18 +32,14 @@ pub fn schemas() -> &'static Value {
     &document()["components"]["schemas"]
 }
 
-/// Returns an Error object for each code that REST has, by code.
-pub fn error_examples() -> Map<String, Value> {
-    error_examples_in(document())
-}
-
-fn error_examples_in(value: &Value) -> Map<String, Value> {
+/// Returns an Error object for each code in a document, by code.
+pub fn error_examples(value: &Value) -> Map<String, Value> {
     let in_content = &value["content"]["application/json"]["examples"];
     match (value, in_content) {
         (Value::Object(response), Value::Object(of_codes)) if response.contains_key("x-error-codes") => {
             of_codes.iter().map(|(code, example)| (code.clone(), example["value"].clone())).collect()
         }
-        (Value::Object(members), _) => members.values().flat_map(error_examples_in).collect(),
+        (Value::Object(members), _) => members.values().flat_map(error_examples).collect(),
         (_, _) => Map::new(),
     }
 }

@@ -88,11 +88,6 @@ impl Activity {
         &self.0.connection
     }
 
-    /// Returns `true` if no request has begun and every answer was handed to the kernel.
-    pub(super) fn is_quiet(&self) -> bool {
-        self.now().phase == ConnectionPhase::Idle && !self.has_unsent()
-    }
-
     /// Returns `true` while bytes of an answer may still have to be handed to the kernel.
     pub(super) fn has_unsent(&self) -> bool {
         self.0.has_unsent.load(Ordering::Relaxed)

@@ -23,7 +23,7 @@ use tokio::{
 
 use super::{
     HttpPeer, ServerLimits,
-    activity::{Activity, DrainState, TrackedBody},
+    activity::{Activity, ConnectionPhase, DrainState, TrackedBody},
     add_fields,
     connection::Connections,
     discard_body::RequestBody,
@@ -196,7 +196,7 @@ impl Streams {
         loop {
             activity.forget_bytes();
             self.idle_for(time).await;
-            if activity.is_quiet() {
+            if activity.now().phase == ConnectionPhase::Idle && !activity.has_unsent() {
                 return;
             }
         }

@@ -36,7 +36,8 @@ fn error_page(reason: ErrorReason) -> String {
         meaning = prose(meaning),
         remedy = prose(remedy),
         operator = for_operators(operator),
-        example = openapi::error_examples().get(code.name).map(example).unwrap_or_default(),
+        example =
+            openapi::error_examples(openapi::document()).get(code.name).map(example).unwrap_or_default(),
     )
 }
 

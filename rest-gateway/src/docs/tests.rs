@@ -7,7 +7,7 @@ use http::{Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use tower::ServiceExt;
 
-use crate::openapi::error_examples;
+use crate::openapi::{document, error_examples};
 use petstore_proto::{Retry, v1::ErrorReason};
 use tonic::Code;
 
@@ -178,7 +178,7 @@ async fn the_table_of_plans_has_the_enforced_limits() {
 
 #[test]
 fn the_description_names_the_limits_of_the_table_of_plans() {
-    let description = crate::openapi::document()["info"]["description"].as_str().unwrap().to_owned();
+    let description = document()["info"]["description"].as_str().unwrap().to_owned();
     for plan in petstore_caller::plans::FIXED {
         let [per_minute, per_day] = [plan.quota.per_minute, plan.quota.per_day].map(grouped);
         let name = capitalized(plan.name);
@@ -290,7 +290,7 @@ async fn an_unknown_page_or_code_is_a_404_page_with_links() {
 async fn every_error_code_has_a_page_of_its_own_and_a_row_in_the_list() {
     let list = text(get("/docs/errors").await).await;
     assert!(by_status().len() > 20);
-    let examples = error_examples();
+    let examples = error_examples(document());
     for reason in by_status() {
         let code = reason.code().name;
         assert_eq!(list.matches(&format!("href=\"../docs/errors/{code}\"")).count(), 1, "{code}");

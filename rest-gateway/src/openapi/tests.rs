@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use petstore_proto::v1::ErrorReason;
 use serde_json::{Map, Value, json};
 
-use super::{document, error_examples_in, reference};
+use super::{document, error_examples, reference};
 use crate::{
     OPERATIONS,
     cors::EXPOSE_HEADERS,
@@ -33,7 +33,7 @@ fn completed() -> Value {
         }
     }
     document["components"]["responses"] = shared;
-    let codes: Value = error_examples_in(&document).into_iter().map(|(code, _)| code).collect();
+    let codes: Value = error_examples(&document).into_iter().map(|(code, _)| code).collect();
     document["components"]["schemas"]["Error"]["properties"]["code"]["x-extensible-enum"] = codes;
     document
 }

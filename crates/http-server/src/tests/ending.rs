@@ -119,23 +119,6 @@ async fn a_drain_loses_no_request_of_clients_that_obey_connection_close() {
 }
 
 #[tokio::test]
-async fn a_request_in_flight_is_finished_at_shutdown() {
-    let (app, begun, finish) = slow_app();
-    let server = Running::start(app, patient()).await;
-    let mut stream = server.send(GET_SLOW).await;
-    begun.notified().await;
-    let addr = server.addr;
-    let stopping = tokio::spawn(server.end());
-    while TcpStream::connect(addr).await.is_ok() {
-        tokio::task::yield_now().await; // until nothing is accepted any more
-    }
-    finish.notify_one();
-    let answer = read_all(&mut stream).await;
-    assert!(answer.contains("connection: close\r\n") && answer.ends_with("done"), "{answer}");
-    assert!(stopping.await.unwrap() < NEVER_TIMEOUT / 4);
-}
-
-#[tokio::test]
 async fn clients_that_wait_for_a_slot_at_shutdown_are_answered() {
     let slots = ConnectionSlots::new(2, 99);
     let server = Running::start_over(None, app(), patient(), slots).await;

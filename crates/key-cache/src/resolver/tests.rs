@@ -1,4 +1,4 @@
-use std::{future, net::Ipv4Addr};
+use std::net::Ipv4Addr;
 
 use futures_util::{future::join_all, poll};
 use petstore_caller::api_key::Environment;
@@ -263,27 +263,6 @@ async fn the_resolver_follows_the_core_until_shutdown_and_reports_the_last_uses(
     stop.send(()).unwrap();
     following.await.unwrap();
     assert_eq!(tested.core.state().reports.len(), 1);
-}
-
-#[tokio::test]
-async fn a_revocation_acts_within_five_seconds() {
-    let tested = ResolverUnderTest::new();
-    let key = tested.new_key(1);
-    let follow = tested.resolver.clone().keep_current(future::pending());
-    let revoke = async {
-        while !tested.resolver.core_is_up() {
-            tokio::task::yield_now().await;
-        }
-        tested.resolve(&key).await.unwrap();
-        tested.core.set(&key, 1, |key| key.state = KeyState::Revoked.into());
-        while tested.resolve(&key).await != Err(KeyError::Revoked) {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::select! {
-        () = follow => panic!("nobody asked it to stop"),
-        revoked = tokio::time::timeout(Duration::from_secs(5), revoke) => revoked.unwrap(),
-    }
 }
 
 #[tokio::test]

@@ -268,19 +268,6 @@ async fn a_foreign_value_under_a_key_affects_only_its_caller() {
     assert_eq!(redis.cli(&["LRANGE", "pet:live-test:{7}", "0", "-1"]).await, "x", "it is left as it was");
 }
 
-#[tokio::test]
-async fn a_flush_of_scripts_has_no_effect() {
-    let redis = RedisServer::start(RedisOptions::default()).await;
-    let (limiter, _) = patient_limiter(&[redis.url()]);
-    for remaining in (980..1_000).rev() {
-        if remaining % 3 == 0 {
-            redis.cli(&["SCRIPT", "FLUSH"]).await;
-        }
-        let decision = take(&limiter, &key(1, "any")).await.unwrap();
-        assert_eq!(decision.minute.remaining, remaining);
-    }
-}
-
 /// Tests with default deadlines, while other work keeps this thread busy for longer than a decision may take.
 #[tokio::test]
 async fn a_delay_of_this_process_is_no_failure_of_redis() {

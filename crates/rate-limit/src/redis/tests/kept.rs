@@ -57,34 +57,6 @@ async fn records_keep_the_form_that_other_releases_read_and_write() {
 }
 
 #[tokio::test]
-async fn all_state_of_an_account_is_in_one_slot() {
-    let cluster = RedisCluster::start(3).await;
-    let (limiter, _) = patient_limiter(&cluster.urls());
-    let mut shards: Vec<_> =
-        limiter.shards().await.iter().map(|shard| format!("redis://{}", shard.node)).collect();
-    shards.sort();
-    let mut urls = cluster.urls();
-    urls.sort();
-    assert_eq!(shards, urls);
-    for account in 1..=20 {
-        for _ in 0..2 {
-            limiter.take(&key(account, "a{b}"), Quota { per_minute: 1, per_day: 9 }, NEVER).await.unwrap();
-        }
-        let mut kept = Vec::new();
-        for node in cluster.nodes() {
-            let keys = node.cli(&["KEYS", &format!("pet:live-test:{{{account}}}*")]).await;
-            kept.extend(keys.lines().map(str::to_owned).filter(|key| !key.is_empty()));
-        }
-        assert_eq!(kept.len(), 2, "{kept:?}");
-        let mut slots = Vec::new();
-        for key in &kept {
-            slots.push(cluster.nodes()[0].cli(&["CLUSTER", "KEYSLOT", key]).await);
-        }
-        assert_eq!(slots[0], slots[1]);
-    }
-}
-
-#[tokio::test]
 async fn an_idle_callers_counters_expire_after_the_day() {
     let redis = RedisServer::start(RedisOptions::default()).await;
     let (limiter, _) = patient_limiter(&[redis.url()]); // 18:40 UTC
