@@ -3,7 +3,6 @@
 use std::{future::Future, io, net::SocketAddr, sync::Arc};
 
 use http::HeaderValue;
-use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -14,7 +13,7 @@ use tokio::{
 use tokio_io_timeout::TimeoutStream;
 
 use super::{
-    App, Certificate, ConnectionSlots, HttpPeer, Server, ServerLimits,
+    Certificate, Connections, HttpPeer, Server,
     activity::{Activity, DrainWatch, idle_connections_expired},
     connection_slots::OpenConnection,
     discard_body::lingering_close,
@@ -26,24 +25,6 @@ use super::{
 
 /// Bytes that a connection over TLS keeps of what its client does not take: the bound of rustls.
 const TLS_BUFFER: usize = 64 * 1024;
-
-/// State that all connections of a port share.
-pub(super) struct Connections {
-    pub(super) app: Arc<dyn App>,
-    certificate: Option<Certificate>,
-    pub(super) limits: ServerLimits,
-    http1: http1::Builder,
-    /// Places for unread bodies of HTTP/2 that are discarded concurrently; the rest is refused at once. Each
-    /// holds the bytes that its client may send before they are read, 64 KiB, and a connection no more than
-    /// 1 MiB altogether.
-    pub(super) discards: Arc<Semaphore>,
-    pub(super) drain: DrainWatch,
-    pub(super) slots: ConnectionSlots,
-    /// `true` if each connection is of a proxy, which names the client.
-    pub(super) proxy_protocol: bool,
-    /// `Strict-Transport-Security` of every response.
-    pub(super) hsts: Option<HeaderValue>,
-}
 
 impl Connections {
     pub(super) fn new(server: Server, drain: DrainWatch) -> Arc<Self> {

@@ -31,9 +31,8 @@ use tokio::{
 };
 
 use super::{
-    ServerLimits,
+    Connections, ServerLimits,
     activity::{Activity, BodyState},
-    connection::Connections,
 };
 
 /// Body of a request as the app reads it.

@@ -26,13 +26,12 @@ use tokio::{
 };
 
 use super::{
-    HttpPeer,
+    Connections, HttpPeer,
     activity::{
         Activity, BodyState, ConnectionPhase, RequestInFlight, Snapshot, TrackedBody,
         idle_connections_expired,
     },
     add_fields,
-    connection::Connections,
     discard_body::{RequestBody, after_discarding, close_after},
     stream::ObservedStream,
     with_jitter,

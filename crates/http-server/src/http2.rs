@@ -22,10 +22,9 @@ use tokio::{
 };
 
 use super::{
-    HttpPeer, ServerLimits,
+    Connections, HttpPeer, ServerLimits,
     activity::{Activity, ConnectionPhase, DrainState, TrackedBody},
     add_fields,
-    connection::Connections,
     discard_body::RequestBody,
     stream::ObservedStream,
     with_jitter,

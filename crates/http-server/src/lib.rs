@@ -76,7 +76,7 @@ use http::{
 };
 use petstore_telemetry::metrics;
 use petstore_telemetry::metrics::{IntCounter, IntGauge, counter, gauge};
-use tokio::time::Instant;
+use tokio::{sync::Semaphore, time::Instant};
 use tower::ServiceExt;
 
 use self::connection_slots::OpenConnection;
@@ -216,6 +216,24 @@ impl Default for ServerLimits {
             drain_deadline: Duration::from_secs(20),
         }
     }
+}
+
+/// State that all connections of a port share.
+struct Connections {
+    app: Arc<dyn App>,
+    certificate: Option<Certificate>,
+    limits: ServerLimits,
+    http1: hyper::server::conn::http1::Builder,
+    /// Places for unread bodies of HTTP/2 that are discarded concurrently; the rest is refused at once. Each
+    /// holds the bytes that its client may send before they are read, 64 KiB, and a connection no more than
+    /// 1 MiB altogether.
+    discards: Arc<Semaphore>,
+    drain: activity::DrainWatch,
+    slots: ConnectionSlots,
+    /// `true` if each connection is of a proxy, which names the client.
+    proxy_protocol: bool,
+    /// `Strict-Transport-Security` of every response.
+    hsts: Option<HeaderValue>,
 }
 
 metrics! {

@@ -13,7 +13,7 @@ use tokio::{
     time::{Duration, Instant, sleep, timeout},
 };
 
-use super::{Server, activity::DrainState, connection::Connections};
+use super::{Connections, Server, activity::DrainState};
 
 /// Serves the listener's connections.
 ///
