@@ -60,7 +60,7 @@ impl Limits {
     };
 }
 
-/// Returns permits of calls that read, calls that write, internal calls, those of operators, and open imports.
+/// Returns permits of calls that read, calls that write, internal calls, those of operators, and imports.
 pub(super) fn permits(limits: &Limits) -> [Semaphore; 5] {
     let Limits { calls, internal_calls, operator_calls, imports, .. } = *limits;
     [calls, calls, internal_calls, operator_calls, imports].map(Semaphore::new)

@@ -189,8 +189,8 @@ impl ResilientLimiter {
         self.breakers.lock().get(&shard.node).is_none_or(Breaker::is_closed)
     }
 
-    /// Decides on a request of `limit_key`, and counts it if that `is_counted`: by Redis's answer, if Redis is
-    /// asked and answers in time, and otherwise by this gateway's own counts or without counts.
+    /// Decides on a request of `limit_key`, and counts it if that `is_counted`: by Redis's answer, if Redis
+    /// is asked and answers in time, and otherwise by this gateway's own counts or without counts.
     async fn decide(
         &self,
         is_counted: bool,
@@ -210,8 +210,8 @@ impl ResilientLimiter {
             decision: with_first(status.decision, first, quota),
             ..status
         };
-        // An address that Redis refused before costs it nothing for the time of the refusal. A key has no such
-        // memory, because its refused requests are counted as strikes.
+        // An address that Redis refused before costs it nothing for the time of the refusal. A key has no
+        // such memory, because its refused requests are counted as strikes.
         let seen = first.map(|_| self.fallback.as_seen(limit_key, left));
         if let Some(refused) = seen.filter(|seen| seen.decision.outcome != Outcome::Admitted) {
             return Ok(whole(refused));

@@ -248,8 +248,8 @@ fn most_files() -> io::Result<f64> {
     field(&fs::read_to_string("/proc/self/limits")?, "Max open files")
 }
 
-/// Returns the CPU time in user mode and in the kernel, the fields 14 and 15 in `proc_pid_stat(5)`. The second
-/// field, the program's name in parentheses, may hold anything.
+/// Returns the CPU time in user mode and in the kernel, the fields 14 and 15 in `proc_pid_stat(5)`. The
+/// second field, the program's name in parentheses, may hold anything.
 fn cpu_time() -> io::Result<f64> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     let from_third = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();

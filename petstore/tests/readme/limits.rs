@@ -49,7 +49,7 @@ const BOUNDS: [(&str, &str, &str); 55] = [
     ),
     (
         "of an import | 5 s; 10 s |",
-        "core-service/src/lib.rs",
+        "core-service/src/state.rs",
         "IMPORT_IDLE_TIMEOUT: Duration = Duration::from_secs(10);",
     ),
     (

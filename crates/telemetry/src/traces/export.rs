@@ -123,7 +123,7 @@ crate::metrics! {
     }
 }
 
-/// One end of the queue, which counts the spans that pass it. The SDK's own queue drops spans without a count.
+/// One end of the queue, which counts the spans that pass it. The SDK's own queue drops spans uncounted.
 #[derive(Debug)]
 struct Counted<T> {
     end: T,
