@@ -18,13 +18,8 @@ use petstore_telemetry::{
 };
 
 use crate::{
-    core_calls::CoreCalls,
-    cors::CorsOrigin,
-    deprecation::Brownouts,
-    early_reads::AccountReads,
-    metrics::{Metrics, Waits},
-    request::request_id,
-    usage_counter::UsageCounter,
+    core_calls::CoreCalls, cors::CorsOrigin, deprecation::Brownouts, early_reads::AccountReads,
+    metrics::Metrics, request::request_id, usage_counter::UsageCounter,
 };
 
 /// Options of a gateway that an operator chooses.
@@ -70,7 +65,6 @@ pub(crate) struct GatewayState {
     pub(crate) keys: KeyResolver,
     pub(crate) brownouts: Arc<Brownouts>,
     pub(crate) early_reads: AccountReads,
-    pub(crate) waits: Waits,
     pub(crate) core: CoreCalls,
     pub(crate) metrics: Metrics,
     pub(crate) usage: Arc<UsageCounter>,
@@ -111,7 +105,6 @@ impl Gateway {
             ),
             brownouts,
             early_reads: AccountReads::default(),
-            waits: Waits::default(),
             limiter,
             redis,
             usage: Arc::new(UsageCounter::new(core.transport().clone(), clock.clone())),

@@ -41,13 +41,9 @@ pub(super) async fn admit(gateway: &GatewayState, context: &RequestContext, send
         Sender::Key(key, _) => {
             let limit_key = limit_key(gateway, key);
             let judged = judge(gateway, &limit_key, key).await;
-            let decision =
-                judged.as_ref().ok().filter(|(_, ban)| ban.is_none()).map(|(decision, _)| decision);
-            if let Some(is_admitted) = decision.and_then(|it| gateway.waits.note(key.account_id, it)) {
-                let outcome = if is_admitted { "admitted" } else { "refused" };
-                gateway.metrics.waits.with_label_values(&[outcome]).inc();
-            }
             if gateway.redis.is_some() {
+                let unbanned = judged.as_ref().ok().filter(|(_, ban)| ban.is_none());
+                let decision = unbanned.map(|(decision, _)| decision);
                 gateway.early_reads.of(key.account_id).note_decision(decision);
             }
             admission(gateway, &limit_key, key.quota, judged, None)

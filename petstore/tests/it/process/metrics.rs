@@ -69,21 +69,6 @@ async fn accounts_near_and_over_their_limit_are_counted() {
 }
 
 #[tokio::test]
-async fn an_account_that_returns_after_its_wait_is_counted_once() {
-    let shop = TestShop::open().await;
-    let client = shop.client_with(1, 1_000).await;
-    client.sends(2, "/v1/pets").await;
-    let series = r#"petstore_limiter_waits_total{outcome="admitted"}"#;
-    Metrics::of(&shop.admin()).await.assert_none(series);
-    shop.advance(Duration::from_mins(1));
-    client.get("/v1/pets").await.assert_status(200);
-    client.get("/v1/pets").await.assert_status(429);
-    let metrics = Metrics::of(&shop.admin()).await;
-    metrics.assert_line(&format!("{series} 1"));
-    metrics.assert_none(r#"petstore_limiter_waits_total{outcome="refused"}"#);
-}
-
-#[tokio::test]
 async fn strikes_and_the_bans_that_they_bring_are_counted() {
     let shop = TestShop::open().await;
     let client = shop.client_with(1, 1_000).await;
