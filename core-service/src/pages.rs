@@ -72,6 +72,34 @@ pub fn judge<R, S>(
     }
 }
 
+/// Request for one page of a list without a filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageRequest {
+    /// Number of the list in page tokens.
+    pub list: u8,
+    /// Maximum number of rows.
+    pub size: PageSize,
+    /// Identifier after which the page begins; `None` for the first page.
+    pub after: Option<i64>,
+}
+
+impl PageRequest {
+    /// Parses every parameter, and reports all violations together. An empty `page_token` means the first
+    /// page.
+    ///
+    /// # Errors
+    ///
+    /// [`PetStoreError::InvalidCursor`] if only the token is invalid, [`PetStoreError::InvalidParameter`]
+    /// with every violation otherwise.
+    pub fn parse(list: u8, page_size: i32, page_token: &str) -> Result<Self, PetStoreError> {
+        let mut violations = Violations::default();
+        let size = violations.gather(PageSize::parse(page_size));
+        let start = parse_token(page_token, list);
+        let (size, start) = judge(size, start, violations, PetStoreError::InvalidParameter)?;
+        Ok(Self { list, size, after: start.map(|token| token.last_id) })
+    }
+}
+
 /// One page of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
@@ -93,7 +121,19 @@ impl<T> Page<T> {
 
 #[cfg(test)]
 mod tests {
+    use petstore_proto::lists;
+
     use super::*;
+
+    #[test]
+    fn a_page_begins_after_a_token_of_this_list_only() {
+        let token = |list| PageToken { list, last_id: 7 }.to_string();
+        let parse = |list| PageRequest::parse(lists::ORDERS, 5, &token(list));
+        assert_eq!(parse(lists::ORDERS).unwrap().after, Some(7));
+        let refusal = parse(lists::PETS).unwrap_err();
+        assert!(matches!(refusal, PetStoreError::InvalidCursor(_)), "{refusal}");
+        assert!(refusal.to_string().ends_with("another list"), "{refusal}");
+    }
 
     #[test]
     fn a_page_has_20_pets_unless_asked_and_never_more_than_100() {

@@ -3,10 +3,10 @@
 use std::fmt;
 
 use futures_util::future::BoxFuture;
-use petstore_database::{Database, DatabaseUrl, OpenError, OpenOptions};
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use petstore_database::{Database, DatabaseError, DatabaseUrl, OpenError, OpenOptions};
+use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 
-use crate::{accounts::store::Accounts, errors::PetStoreError, pets::store::StoredPets};
+use crate::{accounts::store::Accounts, errors::PetStoreError, pages::PageRequest, pets::store::StoredPets};
 
 mod entity;
 
@@ -65,6 +65,20 @@ impl Store {
     /// Returns the accounts.
     pub fn accounts(&self) -> &Accounts {
         &self.accounts
+    }
+
+    /// Returns the rows of a page in ascending order of the identifier, and one more if another page follows.
+    /// The cost does not depend on the position: a page begins by key after the last row of the previous one.
+    pub(crate) async fn page_rows<E: EntityTrait>(
+        &self,
+        find: Select<E>,
+        id: E::Column,
+        page: PageRequest,
+    ) -> Result<Vec<E::Model>, DatabaseError> {
+        let after = page.after.map(|after| id.gt(after));
+        let rows = find.filter(Condition::all().add_option(after)).order_by_asc(id);
+        let rows = rows.limit(page.size.get() as u64 + 1);
+        self.database.read(move |db| Box::pin(rows.clone().all(db))).await
     }
 
     /// Returns the name that the store was given when it was created, or when it was migrated to the first

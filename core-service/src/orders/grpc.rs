@@ -2,6 +2,7 @@
 
 use petstore_clock::UnixMillis;
 use petstore_proto::{
+    lists,
     rpc::{ADVANCE_ORDER, GET_ORDER, LIST_ORDERS, PLACE_ORDER},
     v1::{
         self, AdvanceOrderRequest, AdvanceOrderResponse, GetOrderRequest, GetOrderResponse,
@@ -11,8 +12,8 @@ use petstore_proto::{
 };
 use tonic::{Request, Response, Result, async_trait};
 
-use super::{ListOrders, NewOrder, Order, OrderId, OrderStatus};
-use crate::{Core, errors::PetStoreError, grpc::CallResult};
+use super::{NewOrder, Order, OrderId, OrderStatus};
+use crate::{Core, errors::PetStoreError, grpc::CallResult, pages::PageRequest};
 
 #[async_trait]
 impl StoreService for Core {
@@ -38,7 +39,7 @@ impl StoreService for Core {
 
     async fn list_orders(&self, request: Request<ListOrdersRequest>) -> Result<Response<ListOrdersResponse>> {
         self.answer(LIST_ORDERS, request, |request| async move {
-            let list = ListOrders::parse(request.page_size, &request.page_token)?;
+            let list = PageRequest::parse(lists::ORDERS, request.page_size, &request.page_token)?;
             let page = self.store.list_orders(list).await?;
             Ok(ListOrdersResponse {
                 orders: page.rows.iter().map(wire).collect(),

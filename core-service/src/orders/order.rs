@@ -3,11 +3,10 @@
 use std::fmt;
 
 use petstore_clock::{Timestamp, UnixMillis};
-use petstore_proto::{lists, v1::ErrorReason};
+use petstore_proto::v1::ErrorReason;
 
 use crate::{
     errors::PetStoreError,
-    pages::{PageSize, judge, parse_token},
     pets::PetId,
     violations::{Violation, Violations},
 };
@@ -73,32 +72,6 @@ fn ordered_pet(raw: i64) -> Result<PetId, Violation> {
 
 fn parse_ship_date(raw: Timestamp) -> Result<UnixMillis, Violation> {
     UnixMillis::from_timestamp(raw).ok_or(Violation::new("shipDate", "must be a time between 1970 and 9999"))
-}
-
-/// Request for one page of orders.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ListOrders {
-    /// Maximum number of orders.
-    pub size: PageSize,
-    /// Only orders after this one.
-    pub after: Option<OrderId>,
-}
-
-impl ListOrders {
-    /// Parses every parameter, and reports all violations together. An empty `page_token` means the first
-    /// page.
-    ///
-    /// # Errors
-    ///
-    /// [`PetStoreError::InvalidCursor`] if only the token is invalid, [`PetStoreError::InvalidParameter`]
-    /// with every violation otherwise.
-    pub fn parse(page_size: i32, page_token: &str) -> Result<Self, PetStoreError> {
-        let mut violations = Violations::default();
-        let size = violations.gather(PageSize::parse(page_size));
-        let start = parse_token(page_token, lists::ORDERS);
-        let (size, start) = judge(size, start, violations, PetStoreError::InvalidParameter)?;
-        Ok(Self { size, after: start.map(|token| OrderId(token.last_id)) })
-    }
 }
 
 /// Number of pets ordered, at least 1.
@@ -179,8 +152,6 @@ impl fmt::Display for OrderStatus {
 
 #[cfg(test)]
 mod tests {
-    use petstore_proto::PageToken;
-
     use super::*;
 
     #[test]
@@ -191,15 +162,6 @@ mod tests {
             "petId must be the id of a pet; quantity must be at least 1; \
              shipDate must be a time between 1970 and 9999"
         );
-    }
-
-    #[test]
-    fn a_page_begins_after_a_token_of_this_list_only() {
-        let parse = |list| ListOrders::parse(5, &PageToken { list, last_id: 7 }.to_string());
-        assert_eq!(parse(lists::ORDERS).unwrap().after, Some(OrderId(7)));
-        let refusal = parse(lists::PETS).unwrap_err();
-        assert!(matches!(refusal, PetStoreError::InvalidCursor(_)), "{refusal}");
-        assert!(refusal.to_string().ends_with("another list"), "{refusal}");
     }
 
     #[test]

@@ -2,13 +2,14 @@
 
 use petstore_clock::UnixMillis;
 use petstore_database::{DatabaseError, fault};
-use petstore_proto::lists;
-use sea_orm::{
-    ActiveValue::Set, ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, sea_query::Expr,
-};
+use sea_orm::{ActiveValue::Set, ColumnTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
 
-use super::{ListOrders, NewOrder, Order, OrderId, OrderStatus, entity as order};
-use crate::{errors::PetStoreError, pages::Page, store::Store};
+use super::{NewOrder, Order, OrderId, OrderStatus, entity as order};
+use crate::{
+    errors::PetStoreError,
+    pages::{Page, PageRequest},
+    store::Store,
+};
 
 impl Store {
     /// Places an order, and assigns its identifier. The foreign key checks that the pet exists.
@@ -34,17 +35,11 @@ impl Store {
         row.map(Order::try_from).transpose()
     }
 
-    /// Returns one page. The cost does not depend on the position: the page begins by key after the last row
-    /// of the previous one.
-    pub(crate) async fn list_orders(&self, list: ListOrders) -> Result<Page<Order>, PetStoreError> {
-        let mut query = order::Entity::find().order_by_asc(order::Column::Id);
-        if let Some(after) = list.after {
-            query = query.filter(order::Column::Id.gt(after.0));
-        }
-        let query = query.limit(list.size.get() as u64 + 1); // one more shows if another page follows
-        let rows = self.database.read(move |db| Box::pin(query.clone().all(db))).await?;
+    /// Returns one page.
+    pub(crate) async fn list_orders(&self, list: PageRequest) -> Result<Page<Order>, PetStoreError> {
+        let rows = self.page_rows(order::Entity::find(), order::Column::Id, list).await?;
         let orders = rows.into_iter().map(Order::try_from).collect::<Result<_, _>>()?;
-        Ok(Page::cut(orders, list.size, lists::ORDERS, |order| order.id.0))
+        Ok(Page::cut(orders, list.size, list.list, |order| order.id.0))
     }
 
     /// Advances an order to `to`, if its status is the one before that. It is one statement, so that exactly

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use petstore_caller::api_key::{Environment, KeyDigest};
 use petstore_clock::UnixMillis;
 use petstore_database::testing::Connections;
+use petstore_proto::lists;
 use sea_orm::{ConnectionTrait, DbBackend, Statement};
 
 use super::{
@@ -19,8 +20,8 @@ use crate::{
         AccountId, Day, KeyId, Minute,
         store::{DaysOf, MinutesOf, UsedShare},
     },
-    orders::{ListOrders, OrderId, OrderStatus},
-    pages::PageSize,
+    orders::{OrderId, OrderStatus},
+    pages::{PageRequest, PageSize},
     pets::{IdempotencyKey, ListPets, NewPet, PetId, PetStatus},
 };
 
@@ -132,8 +133,8 @@ async fn make_calls(store: &Store) {
             store.pets.list_pets(ListPets { size: PageSize::MAX, after, status }).await.unwrap();
         }
     }
-    for after in [None, Some(OrderId(9)), Some(OrderId(ROWS - 1_000))] {
-        store.list_orders(ListOrders { size: PageSize::MAX, after }).await.unwrap();
+    for after in [None, Some(9), Some(ROWS - 1_000)] {
+        store.list_orders(PageRequest { list: lists::ORDERS, size: PageSize::MAX, after }).await.unwrap();
     }
     store.pets.find_pet(PetId(7)).await.unwrap().unwrap();
     store.find_order(OrderId(7)).await.unwrap().unwrap();
