@@ -1,7 +1,7 @@
 //! The REST edge of the Animal Store Service: it authenticates, meters, and translates HTTP and JSON to gRPC.
 //!
 //! A request passes `petstore-http-server` (sockets) → `pipeline` (admission, and the header fields of every
-//! response) → the router of [`OPERATIONS`](crate::OPERATIONS) → the handler in the file of its resource,
+//! response) → the router of `OPERATIONS` → the handler in the file of its resource,
 //! such as `pets` → the core. Its response returns the same way.
 //!
 //! A new operation is a row below, the handler that it names, in the file of its resource, and its

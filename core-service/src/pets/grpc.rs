@@ -13,7 +13,6 @@ use tonic::{Request, Response, Result, Streaming, async_trait};
 use super::{Created, IdempotencyKey, ListPets, NewPet, Pet, PetId, PetStatus, creation::parse_batch};
 use crate::{
     Core,
-    errors::PetStoreError,
     grpc::CallResult,
     violations::{Violation, Violations},
 };
@@ -131,7 +130,7 @@ fn status(number: i32) -> Result<Option<PetStatus>, Violation> {
 ///
 /// If it is refused.
 #[cfg(feature = "fuzzing")]
-pub fn fuzz_pet(pet: v1::NewPet) -> Result<v1::Pet, PetStoreError> {
+pub fn fuzz_pet(pet: v1::NewPet) -> CallResult<v1::Pet> {
     let pet = parse_pet(Some(pet))?;
     Ok(wire(pet.with_id(PetId(0))))
 }
@@ -142,7 +141,7 @@ pub fn fuzz_pet(pet: v1::NewPet) -> Result<v1::Pet, PetStoreError> {
 ///
 /// If it is refused.
 #[cfg(feature = "fuzzing")]
-pub fn fuzz_list(request: &v1::ListPetsRequest) -> Result<ListPets, PetStoreError> {
+pub fn fuzz_list(request: &v1::ListPetsRequest) -> CallResult<ListPets> {
     parse_list(request)
 }
 
