@@ -8,7 +8,7 @@ mod cookie;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     Extension, Router,
@@ -32,6 +32,7 @@ use petstore_caller::api_key::OperatorToken;
 use petstore_gateway::{
     Gateway, docs, embedded, error_response, json_response,
     representation::{Representation, strict},
+    strict_members,
 };
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -95,8 +96,12 @@ async fn sign_in(State(console): State<Console>, request: Request) -> Response {
             "a sign-in request has at most 1 KiB",
         );
     };
-    let typed: BTreeMap<String, String> = serde_json::from_slice(&body).unwrap_or_default();
-    let token = typed.get("token").filter(|_| typed.len() == 1).map(|token| token.trim());
+    // Anything but one object with this text alone is answered as a text that is no token.
+    let typed = strict_members(&body).unwrap_or_default();
+    let token = match &typed[..] {
+        [(name, Value::String(token))] if name == "token" => Some(token.trim()),
+        _ => None,
+    };
     let Some(token) = token.filter(|token| is_tokenlike(token)) else {
         let message = "an operator's token begins with pet_op_ and has no spaces in it";
         return refuse(StatusCode::BAD_REQUEST, "VALIDATION_FAILED", message);

@@ -207,6 +207,7 @@ async fn an_invalid_token_opens_no_session() {
     for (body, status) in [
         (json!({ "token": "pet_op_wrong" }).to_string(), 401),
         (json!({ "token": "pet_live_0123456789" }).to_string(), 400),
+        (format!(r#"{{"token":"{TOKEN}","token":"{TOKEN}"}}"#), 400),
         (json!({ "token": "pet_op_a b" }).to_string(), 400),
         (json!({ "token": "pet_op_a\r\nX: y" }).to_string(), 400),
         (json!({}).to_string(), 400),

@@ -342,7 +342,7 @@ fn may_accept_soon(error: &sqlx::Error) -> bool {
     }
 }
 
-/// What the groups of connections to one server know of it together.
+/// State of a database server, as seen by all groups of connections to it.
 #[derive(Default)]
 pub(super) struct Server {
     state: Mutex<ServerState>,
