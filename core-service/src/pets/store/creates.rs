@@ -50,12 +50,12 @@ impl PetCreates {
         name: Option<(&Arc<IdempotencyKey>, UnixMillis)>,
     ) -> Result<Option<PetId>, DbErr> {
         let name = name.map(|(key, now)| (Arc::clone(key), now));
-        let new = NewRow { pet: pet.clone(), name, wait: "50ms" };
+        let new = NewRow { pet: pet.clone(), name };
         match self.batches.ask(new.clone()).await {
-            Err(BatchError { error, is_shared })
-                if is_name_in_use(&error) || (is_shared && fault::is_refusal(&error)) =>
+            Err(BatchError { error, is_shared: true })
+                if is_name_in_use(&error) || fault::is_refusal(&error) =>
             {
-                self.batches.ask_alone(NewRow { wait: "1s", ..new }).await
+                self.batches.ask_alone(new).await
             }
             answer => answer.map_err(|error| error.error),
         }
@@ -80,9 +80,6 @@ struct NewRow {
     pet: NewPet,
     /// Name of the creation, which stays in flight until the batch has ended, and the time of the call.
     name: Option<(Arc<IdempotencyKey>, UnixMillis)>,
-    /// Time to wait for the transaction of another core that works on one of the names. In a batch it is
-    /// short: the call with that name then waits alone, as long as other statements wait for a lock.
-    wait: &'static str,
 }
 
 impl Batched for Creates {
@@ -100,12 +97,17 @@ impl Batched for Creates {
 
     fn answer(session: &Session, rows: Vec<NewRow>) -> BoxFuture<'_, Result<Vec<Self::Answer>, DbErr>> {
         Box::pin(async move {
-            if let [NewRow { pet, name: None, .. }] = &rows[..] {
-                let added = pet::ActiveModel::from(pet.clone()).insert(session).await?;
-                return Ok(vec![Some(PetId(added.id))]);
-            }
-            match session.get_database_backend() {
-                DbBackend::Postgres => add_on_postgres(session, &rows).await,
+            match (session.get_database_backend(), &rows[..]) {
+                (_, [NewRow { pet, name: None }]) => {
+                    let added = pet::ActiveModel::from(pet.clone()).insert(session).await?;
+                    Ok(vec![Some(PetId(added.id))])
+                }
+                (DbBackend::Postgres, [NewRow { pet, name: Some((key, now)) }]) => {
+                    let added = session.query_one_raw(add_named(pet, key, *now)).await?;
+                    let id = added.map(|row| row.try_get_by_index(0)).transpose()?;
+                    Ok(vec![id.map(PetId)])
+                }
+                (DbBackend::Postgres, _) => add_on_postgres(session, &rows).await,
                 _ => add_on_sqlite(session, &rows).await,
             }
         })
@@ -114,20 +116,36 @@ impl Batched for Creates {
 
 async fn add_on_postgres(session: &Session, rows: &[NewRow]) -> Result<Vec<Option<PetId>>, DbErr> {
     let mut added = vec![None; rows.len()];
-    for row in session.query_all_raw(add_statement(rows)).await? {
+    for row in session.query_all_raw(add_statement(rows, "50ms")).await? {
         let number: i64 = row.try_get_by_index(0)?;
         *place(&mut added, number)? = Some(PetId(row.try_get_by_index(1)?));
     }
     Ok(added)
 }
 
+/// Returns the statement that adds a pet and the name of its creation, unless the name is taken. It takes half
+/// of the server's time of [`add_statement`], and waits for another core that works on the name as long as
+/// other statements wait for a lock.
+fn add_named(pet: &NewPet, key: &IdempotencyKey, now: UnixMillis) -> Statement {
+    let NewPet { name, category_id, status } = pet;
+    let values = [
+        key.digest().into(),
+        now.as_i64().into(),
+        name.as_str().into(),
+        (*category_id).into(),
+        status.map(PetStatus::number).into(),
+    ];
+    let text = include_str!("sql/postgres/create_named_pet.sql");
+    Statement::from_sql_and_values(DbBackend::Postgres, text, values)
+}
+
 /// Returns the statement that adds pets and the names of their creations in one round trip. It skips pets
-/// whose name is taken. Two concurrent statements that add one name both see it free: one waits for the other
-/// to commit, and then violates the primary key.
-fn add_statement(rows: &[NewRow]) -> Statement {
+/// whose name is taken. For another core that works on one of the names it `waits` only shortly: the call
+/// with that name is then repeated alone.
+fn add_statement(rows: &[NewRow], waits: &str) -> Statement {
     let digest = |row: &NewRow| row.name.as_ref().map_or_else(Vec::new, |(key, _)| key.digest());
     let values = [
-        rows.first().map_or("1s", |row| row.wait).into(),
+        waits.into(),
         array_value(ArrayType::Bytes, rows.iter().map(digest)),
         numbers(rows.iter().map(created_at)),
         array_value(ArrayType::String, rows.iter().map(|row| row.pet.name.as_str())),

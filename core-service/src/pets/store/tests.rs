@@ -1,6 +1,7 @@
 use std::collections::HashSet;
 
 use futures_util::future::join_all;
+use petstore_clock::UnixMillis;
 use proptest::{prelude::*, sample::select};
 use sea_orm::{ActiveValue::Set, EntityTrait};
 use tokio::runtime::Runtime;
@@ -8,7 +9,7 @@ use tokio::runtime::Runtime;
 use super::*;
 use crate::{
     pages::PageSize,
-    pets::{PetName, PetStatus},
+    pets::{IdempotencyKey, PetName, PetStatus},
     store::{Store, test_support::new_store},
 };
 
@@ -82,6 +83,23 @@ proptest! {
                 prop_assert_eq!(alone.id.0, i64::try_from(index).unwrap() + 1);
                 prop_assert_eq!(&together, &Pet { id: PetId(alone.id.0 + count), ..alone });
                 prop_assert_eq!(store.pets.find_pet(together.id).await.unwrap(), Some(together));
+            }
+            let keys = |round| {
+                let key = |index| IdempotencyKey::parse(&format!("{round}/{index}")).unwrap().unwrap();
+                (0..stored.len()).map(key).collect::<Vec<_>>()
+            };
+            let (keys, other_keys) = (keys("alone"), keys("together"));
+            let create = async |(key, new)| store.pets.insert_pet_once(key, new, UnixMillis(1)).await.unwrap();
+            let (alone, repeated) = alone_and_together(keys.iter().zip(new()).map(&create)).await;
+            let together = join_all(other_keys.iter().zip(new()).map(&create)).await;
+            for ((new, alone), (repeated, together)) in new().zip(alone).zip(repeated.into_iter().zip(together)) {
+                prop_assert_eq!(&alone.pet, &new.clone().with_id(alone.pet.id));
+                prop_assert_eq!(&together.pet, &new.with_id(together.pet.id));
+                prop_assert_eq!((alone.replayed, repeated.replayed, together.replayed), (false, true, false));
+                prop_assert_eq!(&repeated.pet, &alone.pet);
+                for pet in [alone.pet, together.pet] {
+                    prop_assert_eq!(store.pets.find_pet(pet.id).await.unwrap(), Some(pet));
+                }
             }
             let found = ids.iter().map(|id| store.pets.find_pet(PetId(*id)));
             let (alone, together) = alone_and_together(found).await;

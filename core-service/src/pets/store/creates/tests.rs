@@ -210,10 +210,10 @@ async fn a_batch_adds_keys_in_the_order_of_their_digests() {
     for order in [[4, 2, 0, 3, 1], [1, 3, 0, 2, 4]] {
         let rows = order.map(|index| {
             let key = store.pets.creates.begin(&names[index]).unwrap();
-            NewRow { pet: pet("Rex"), name: Some((key, NOW)), wait: "1s" }
+            NewRow { pet: pet("Rex"), name: Some((key, NOW)) }
         });
         let adding = tokio::spawn({
-            let (connections, add) = (store.pets.creates.connections().clone(), add_statement(&rows));
+            let (connections, add) = (store.pets.creates.connections().clone(), add_statement(&rows, "1s"));
             async move {
                 let added = connections.query(add).await;
                 drop(rows); // the names stay in flight until then
