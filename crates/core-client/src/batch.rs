@@ -175,16 +175,19 @@ impl BatchSlot {
         let now = Instant::now();
         let (calls, callers) = batch.into_iter().map(|queued| queued.split(now)).unzip();
         let mut in_flight = BatchInFlight::new(Arc::clone(&self.queue), callers);
-        let exchange = lost_or_answered(self.exchange(CallRequest { calls }, &mut in_flight));
         let hold = async {
             sleep(HOLD).await;
             self.free();
             pending::<Infallible>().await
         };
-        let ended = tokio::select! {
-            biased;
-            ended = self.queue.breaker.guard(exchange) => ended,
-            never = hold => match never {},
+        let ended = {
+            // Pinned here, since each function that took it as an argument would keep two copies of its state.
+            let exchange = pin!(self.exchange(CallRequest { calls }, &mut in_flight));
+            tokio::select! {
+                biased;
+                ended = self.queue.breaker.guard(lost_or_answered(exchange)) => ended,
+                never = hold => match never {},
+            }
         };
         in_flight.end(ended.unwrap_or_else(|lost| Err(lost.into())));
     }
@@ -192,7 +195,8 @@ impl BatchSlot {
     /// Sends the batch and delivers its answers.
     async fn exchange(&self, request: CallRequest, in_flight: &mut BatchInFlight) -> Result<(), Status> {
         let mut client = self.queue.client.clone();
-        let Some(begun) = in_flight.unless_abandoned(client.call(request)).await else { return Ok(()) };
+        let call = pin!(client.call(request));
+        let Some(begun) = in_flight.unless_abandoned(call).await else { return Ok(()) };
         let mut answers = begun?.into_inner();
         while let Some(message) = in_flight.unless_abandoned(answers.message()).await {
             let Some(message) = message? else { break };

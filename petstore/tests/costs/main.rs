@@ -1,6 +1,6 @@
 //! Costs of requests, counted instead of timed, so that a change that increases them fails on any machine:
-//! statements and round trips to the database, calls of Redis, allocations and system calls per request, and
-//! the instructions of functions that every request runs through.
+//! statements and round trips to the database, calls of Redis, allocations, system calls and
+//! instructions per request, and the instructions of functions that every request runs through.
 //!
 //! `costs.json` beside this file has the numbers and their tolerances. After a change that justifies its
 //! costs, or that lowers one, accept the new numbers and commit the file with the change:
@@ -18,11 +18,11 @@
     reason = "a test that cannot go on fails by panicking"
 )]
 
+mod binaries;
 mod deployment;
 mod instructions;
 mod recorded;
 mod requests;
-mod system_calls;
 
 use std::{alloc::System, collections::BTreeMap, future, thread, time::Duration};
 
@@ -33,6 +33,7 @@ use tokio::{
     task,
 };
 
+use binaries::Counter;
 use deployment::Deployment;
 use recorded::Costs;
 use requests::{Connection, Operation};
@@ -87,7 +88,18 @@ async fn a_request_through_gateway_and_core_on_postgresql_and_redis_costs_what_i
 #[tokio::test]
 async fn a_request_makes_the_recorded_number_of_system_calls() {
     let _turn = turn().await;
-    system_calls::counted().await.compare("system calls of gateway and core");
+    binaries::gateway_and_core(Counter::Strace).await.compare("system calls of gateway and core");
+}
+
+#[tokio::test]
+async fn a_request_takes_the_recorded_number_of_instructions_in_either_deployment() {
+    let _turn = turn().await;
+    let (one, two) = tokio::join!(
+        binaries::one_process(Counter::Callgrind),
+        binaries::gateway_and_core(Counter::Callgrind)
+    );
+    one.compare("instructions of a request to one process on SQLite");
+    two.compare("instructions of a request through gateway and core on PostgreSQL and Redis");
 }
 
 #[tokio::test]

@@ -88,6 +88,12 @@ impl Installation {
         self
     }
 
+    /// Returns an empty folder for this program, with the same variables.
+    pub fn running(&self, program: &Path) -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        Self { program: program.into(), folder, variables: self.variables.clone() }
+    }
+
     /// Returns the working folder of every run.
     pub fn folder(&self) -> &Path {
         self.folder.path()
