@@ -3,10 +3,15 @@
 use std::fmt;
 
 use futures_util::future::BoxFuture;
-use petstore_database::{Database, DatabaseError, DatabaseUrl, OpenError, OpenOptions};
+use petstore_database::{Database, DatabaseUrl, OpenError, OpenOptions};
 use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 
-use crate::{accounts::store::Accounts, errors::PetStoreError, pages::PageRequest, pets::store::StoredPets};
+use crate::{
+    accounts::store::Accounts,
+    errors::PetStoreError,
+    pages::{Page, PageRequest},
+    pets::store::StoredPets,
+};
 
 mod entity;
 
@@ -67,18 +72,21 @@ impl Store {
         &self.accounts
     }
 
-    /// Returns the rows of a page in ascending order of the identifier, and one more if another page follows.
-    /// The cost does not depend on the position: a page begins by key after the last row of the previous one.
-    pub(crate) async fn page_rows<E: EntityTrait>(
+    /// Returns a page in ascending order of the identifier, which `id_of` returns. The cost does not depend
+    /// on the position: a page begins by key after the last row of the previous one.
+    pub(crate) async fn page<E: EntityTrait, T: TryFrom<E::Model, Error = PetStoreError>>(
         &self,
         find: Select<E>,
         id: E::Column,
         page: PageRequest,
-    ) -> Result<Vec<E::Model>, DatabaseError> {
+        id_of: fn(&T) -> i64,
+    ) -> Result<Page<T>, PetStoreError> {
         let after = page.after.map(|after| id.gt(after));
         let rows = find.filter(Condition::all().add_option(after)).order_by_asc(id);
-        let rows = rows.limit(page.size.get() as u64 + 1);
-        self.database.read(move |db| Box::pin(rows.clone().all(db))).await
+        let rows = rows.limit(page.size.get() as u64 + 1); // one more shows if another page follows
+        let rows = self.database.read(move |db| Box::pin(rows.clone().all(db))).await?;
+        let rows = rows.into_iter().map(T::try_from).collect::<Result<_, _>>()?;
+        Ok(Page::cut(rows, page.size, page.list, id_of))
     }
 
     /// Returns the name that the store was given when it was created, or when it was migrated to the first

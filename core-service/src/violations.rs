@@ -24,6 +24,30 @@ impl fmt::Display for Violation {
     }
 }
 
+/// Returns a text of at most `most` characters (Unicode scalar values), not all of them white space, none of
+/// them a control character: PostgreSQL keeps no NUL.
+///
+/// # Errors
+///
+/// If the text breaks a rule. The error names the first rule.
+pub fn text(
+    field: &'static str,
+    raw: String,
+    most: usize,
+    too_long: &'static str,
+) -> Result<String, Violation> {
+    let rule = if raw.chars().all(char::is_whitespace) {
+        "must not be blank"
+    } else if raw.chars().nth(most).is_some() {
+        too_long
+    } else if raw.contains(char::is_control) {
+        "must not contain control characters"
+    } else {
+        return Ok(raw);
+    };
+    Err(Violation::new(field, rule))
+}
+
 /// Members that break their rules, each once, as one message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Violations(Vec<Violation>);

@@ -7,11 +7,11 @@ use axum::{
     extract::{FromRequestParts, State},
     response::Response,
 };
-use http::{HeaderValue, StatusCode, header, request::Parts};
+use http::{StatusCode, header, request::Parts};
 use petstore_proto::{
     lists,
     rpc::{CREATE_PET, GET_PET, LIST_PETS, Rpc},
-    v1::{CreatePetRequest, GetPetRequest, ListPetsRequest, NewPet, Pet, PetStatus},
+    v1::{CreatePetRequest, CreatePetResponse, GetPetRequest, ListPetsRequest, NewPet, Pet, PetStatus},
 };
 use serde::Serialize;
 
@@ -21,8 +21,8 @@ use crate::{
     extract::{Creation, Filter, NoInput, PathId, Resource},
     gateway::GatewayState,
     json::{
-        FromMembers, Members, array_body, fault, json_response, number, object, required, text, whole_number,
-        word, words_rule,
+        FromMembers, Members, array_body, created, fault, json_response, number, object, object_body,
+        required, text, whole_number, word, words_rule,
     },
     page_query::PageQuery,
     request::Caller,
@@ -88,17 +88,15 @@ pub(crate) async fn create_pet(
     let request = CreatePetRequest { pet: Some(pet), request_id: key.name.clone() };
     // A creation with a name may be repeated (AIP-155).
     let rpc = Rpc { is_idempotent: true, ..CREATE_PET };
-    let created = gateway.core.call(rpc, request, &caller, |core, it| core.pets.create_pet(it)).await;
-    let created = created.map_err(|error| key.explain(error))?;
-    let pet = created.pet.ok_or(ApiError::Internal)?;
+    let answered = gateway.core.call(rpc, request, &caller, |core, it| core.pets.create_pet(it)).await;
+    let CreatePetResponse { pet, replayed } = answered.map_err(|error| key.explain(error))?;
+    let pet = pet.ok_or(ApiError::Internal)?;
 
-    let mut response = json_response(StatusCode::CREATED, to_json(&pet));
-    if gateway.clock.now() < GET_PET_REMOVED_AT
-        && let Ok(location) = HeaderValue::try_from(format!("/v1/pets/{}", pet.id))
-    {
-        response.headers_mut().insert(header::LOCATION, location);
+    let mut response = created(&format!("/v1/pets/{}", pet.id), to_json(&pet));
+    if gateway.clock.now() >= GET_PET_REMOVED_AT {
+        response.headers_mut().remove(header::LOCATION);
     }
-    if created.replayed {
+    if replayed {
         key.mark_replayed(&mut response);
     }
     Ok(response)
@@ -137,8 +135,7 @@ impl<'a> From<&'a Pet> for PetBody<'a> {
 
 /// Returns one pet as JSON.
 pub fn to_json(pet: &Pet) -> Vec<u8> {
-    // Serialising strings and numbers into memory does not fail.
-    serde_json::to_vec(&PetBody::from(pet)).unwrap_or_default()
+    object_body(&PetBody::from(pet))
 }
 
 /// Returns the cells of a pet in a table: its identifier and then the [`COLUMNS`]. The cell of a missing

@@ -37,9 +37,7 @@ impl Store {
 
     /// Returns one page.
     pub(crate) async fn list_orders(&self, list: PageRequest) -> Result<Page<Order>, PetStoreError> {
-        let rows = self.page_rows(order::Entity::find(), order::Column::Id, list).await?;
-        let orders = rows.into_iter().map(Order::try_from).collect::<Result<_, _>>()?;
-        Ok(Page::cut(orders, list.size, list.list, |order| order.id.0))
+        self.page(order::Entity::find(), order::Column::Id, list, |order: &Order| order.id.0).await
     }
 
     /// Advances an order to `to`, if its status is the one before that. It is one statement, so that exactly

@@ -5,7 +5,7 @@ use petstore_proto::{PageToken, lists, v1::ErrorReason};
 use crate::{
     errors::PetStoreError,
     pages::{PageSize, judge, parse_token},
-    violations::{Violation, Violations},
+    violations::{Violation, Violations, text},
 };
 
 /// Identifier of a pet: positive, assigned in ascending order, never twice.
@@ -96,17 +96,7 @@ impl PetName {
     ///
     /// If the name breaks a rule. The error names the first rule.
     pub fn parse(raw: String) -> Result<Self, Violation> {
-        let invalid = |rule| Err(Violation::new("name", rule));
-        if raw.chars().all(char::is_whitespace) {
-            return invalid("must not be blank");
-        }
-        if raw.chars().nth(Self::MAX_CHARS).is_some() {
-            return invalid("must be at most 255 characters long");
-        }
-        if raw.contains(char::is_control) {
-            return invalid("must not contain control characters");
-        }
-        Ok(Self(raw))
+        text("name", raw, Self::MAX_CHARS, "must be at most 255 characters long").map(Self)
     }
 
     /// Returns the name as it was written.
