@@ -1,7 +1,5 @@
 //! The database of the core.
 
-use std::fmt;
-
 use futures_util::future::BoxFuture;
 use petstore_database::{Database, DatabaseUrl, OpenError, OpenOptions};
 use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
@@ -95,12 +93,6 @@ impl Store {
         let find = installation::Entity::find().filter(installation::Column::Id.eq(1));
         let row = self.database.all(find).await?.pop();
         row.map(|row| row.name).ok_or_else(|| PetStoreError::Bug("the installation has no name".into()))
-    }
-}
-
-impl fmt::Debug for Store {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Store").finish_non_exhaustive()
     }
 }
 

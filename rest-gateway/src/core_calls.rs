@@ -9,7 +9,6 @@ use tonic::{Code, Request, Response, Status};
 use crate::{error::ApiError, request::Caller};
 
 /// The core, as handlers call it on behalf of callers. The failure of a call is logged.
-#[derive(Debug)]
 pub(crate) struct CoreCalls(CoreClient);
 
 impl CoreCalls {

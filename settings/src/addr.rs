@@ -55,12 +55,6 @@ fn is_localhost(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost")
 }
 
-impl From<SocketAddr> for ListenAddr {
-    fn from(addr: SocketAddr) -> Self {
-        Self::Ip(addr)
-    }
-}
-
 impl FromStr for ListenAddr {
     type Err = &'static str;
 
@@ -158,29 +152,16 @@ impl fmt::Display for GrpcAddr {
     }
 }
 
-/// Host name, in lower case.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostName(String);
-
-impl FromStr for HostName {
-    type Err = &'static str;
-
-    fn from_str(written: &str) -> Result<Self, Self::Err> {
-        let is_name = !written.is_empty()
-            && written.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
-        if is_name {
-            Ok(Self(written.trim_end_matches('.').to_ascii_lowercase()))
-        } else {
-            Err("must be a host name without a port, such as gateway.example")
-        }
-    }
-}
-
-impl HostName {
-    /// Returns the name, without a dot at its end.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
+/// Returns a host name in lower case, without a dot at its end.
+///
+/// # Errors
+///
+/// If it has another form.
+pub fn host_name(written: &str) -> Result<String, &'static str> {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let name = Some(written).filter(|name| !name.is_empty() && name.bytes().all(is_part));
+    let name = name.map(|name| name.trim_end_matches('.').to_ascii_lowercase());
+    name.ok_or("must be a host name without a port, such as gateway.example")
 }
 
 #[cfg(test)]

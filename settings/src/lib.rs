@@ -40,7 +40,7 @@ use petstore_telemetry::{logs::LogFormat, traces::OtlpEndpoint};
 
 use self::value::{duration, duration_or_zero, is_second, whole_number};
 pub use self::{
-    addr::{GrpcAddr, HostName, ListenAddr},
+    addr::{GrpcAddr, ListenAddr, host_name},
     edge::{AddrOrOff, EdgeSettings, LimiterSettings},
     files::{SecretUrl, TokenSettings, secret_file, settings_file},
     grpc::{CoreAddressSettings, GrpcSettings},
@@ -117,7 +117,8 @@ pub struct ProcessSettings {
     /// Host name that the admin port accepts, besides IP addresses, localhost and names without a dot; others
     /// get 421; may be repeated, separated by commas in the variable
     #[arg(long, env = "PETSTORE_ADMIN_HOST", value_delimiter = ',', value_name = "NAME")]
-    pub admin_host: Vec<HostName>,
+    #[arg(value_parser = host_name)]
+    pub admin_host: Vec<String>,
 
     /// Time after SIGTERM for which requests are still served, with /readyz at 503, while balancers move on
     #[arg(long, env = "PETSTORE_DRAIN_DELAY", default_value = "0s", value_name = "TIME")]

@@ -77,7 +77,6 @@ impl OperatorCoreSettings {
 }
 
 /// Connection to a core.
-#[derive(Debug)]
 pub(crate) struct ConnectedCore {
     pub(crate) transport: CoreTransport,
     /// Database of a core in this process.

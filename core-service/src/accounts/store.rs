@@ -20,7 +20,7 @@ use changes::Answered;
 use usage::UsageMetrics;
 
 /// The accounts and what belongs to them. Clones share the connections.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Accounts {
     database: Database,
     answered: Answered,

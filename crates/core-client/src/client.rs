@@ -1,6 +1,6 @@
 //! Calls on behalf of accounts: their deadline and the second attempt.
 
-use std::{fmt, pin::pin, sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use http::HeaderMap;
@@ -118,12 +118,6 @@ fn with_context<M>(message: M, id: RequestId, span: &Span, left: Duration) -> Re
     let context = CallContext { id: Some(id), caller: None, timeout: Some(left), trace, started };
     request.extensions_mut().insert(context);
     request
-}
-
-impl fmt::Debug for CoreClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CoreClient").field("breaker", self.breaker()).finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use futures_util::future::BoxFuture;
 use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, DbErr, Statement};
 
 use crate::{
@@ -19,26 +18,20 @@ use crate::{
 /// # Errors
 ///
 /// If the store cannot be read, or the copy cannot be written.
-pub fn copy<'a>(
-    store: &'a Path,
-    schema: &'a Schema,
-    empty: &'a Path,
-) -> BoxFuture<'a, Result<(), OpenError>> {
-    Box::pin(async move {
-        if !store.exists() {
-            return Err(OpenError::Missing(store.to_owned(), schema.program));
-        }
-        let connection = retry_while_busy(store, || pool(basic(store))).await?;
-        let copied = match require_store(store, schema, &connection).await {
-            Ok(()) => vacuum_into(&connection, empty).await.map_err(|error| {
-                let folder = empty.parent().filter(|_| is_disk_full(&error)); // nothing else is written
-                explain(folder.unwrap_or(store), error)
-            }),
-            Err(error) => Err(error),
-        };
-        let _ = connection.close().await; // the reason is in `copied`
-        copied
-    })
+pub async fn copy(store: &Path, schema: &Schema, empty: &Path) -> Result<(), OpenError> {
+    if !store.exists() {
+        return Err(OpenError::Missing(store.to_owned(), schema.program));
+    }
+    let connection = retry_while_busy(store, || pool(basic(store))).await?;
+    let copied = match require_store(store, schema, &connection).await {
+        Ok(()) => vacuum_into(&connection, empty).await.map_err(|error| {
+            let folder = empty.parent().filter(|_| is_disk_full(&error)); // nothing else is written
+            explain(folder.unwrap_or(store), error)
+        }),
+        Err(error) => Err(error),
+    };
+    let _ = connection.close().await; // the reason is in `copied`
+    copied
 }
 
 async fn vacuum_into(connection: &DatabaseConnection, empty: &Path) -> Result<(), DbErr> {
@@ -53,17 +46,15 @@ async fn vacuum_into(connection: &DatabaseConnection, empty: &Path) -> Result<()
 /// # Errors
 ///
 /// If it is not.
-pub fn check<'a>(file: &'a Path, schema: &'a Schema, name: &'a Path) -> BoxFuture<'a, Result<(), OpenError>> {
-    Box::pin(async move {
-        let options = basic(file).read_only(true).immutable(true);
-        let connection = pool(options).await.map_err(|error| explain(name, error))?;
-        let checked = match quick_check(name, &connection).await {
-            Ok(()) => require_store(name, schema, &connection).await,
-            Err(error) => Err(error),
-        };
-        let _ = connection.close().await; // the reason is in `checked`
-        checked
-    })
+pub async fn check(file: &Path, schema: &Schema, name: &Path) -> Result<(), OpenError> {
+    let options = basic(file).read_only(true).immutable(true);
+    let connection = pool(options).await.map_err(|error| explain(name, error))?;
+    let checked = match quick_check(name, &connection).await {
+        Ok(()) => require_store(name, schema, &connection).await,
+        Err(error) => Err(error),
+    };
+    let _ = connection.close().await; // the reason is in `checked`
+    checked
 }
 
 /// Moves the content of the file's log into the file, and removes the log.
@@ -71,22 +62,20 @@ pub fn check<'a>(file: &'a Path, schema: &'a Schema, name: &'a Path) -> BoxFutur
 /// # Errors
 ///
 /// [`OpenError::Busy`] if another process has opened the file, and [`OpenError::Corrupt`] if it is damaged.
-pub fn remove_log(file: &Path) -> BoxFuture<'_, Result<(), OpenError>> {
-    Box::pin(async move {
-        let failed = |error| explain(file, error);
-        let connection = pool(basic(file)).await.map_err(failed)?;
-        // Leaving WAL mode takes the lock that excludes all other connections.
-        let pragma = Statement::from_string(DbBackend::Sqlite, "PRAGMA journal_mode = DELETE");
-        let mode = connection.query_one_raw(pragma).await.and_then(|row| match row {
-            Some(row) => row.try_get_by_index::<String>(0),
-            None => Ok(String::new()),
-        });
-        let _ = connection.close().await; // the reason is in `mode`
-        if mode.map_err(failed)? == "delete" {
-            return Ok(());
-        }
-        Err(OpenError::Busy(file.to_owned(), "its log cannot be removed".into()))
-    })
+pub async fn remove_log(file: &Path) -> Result<(), OpenError> {
+    let failed = |error| explain(file, error);
+    let connection = pool(basic(file)).await.map_err(failed)?;
+    // Leaving WAL mode takes the lock that excludes all other connections.
+    let pragma = Statement::from_string(DbBackend::Sqlite, "PRAGMA journal_mode = DELETE");
+    let mode = connection.query_one_raw(pragma).await.and_then(|row| match row {
+        Some(row) => row.try_get_by_index::<String>(0),
+        None => Ok(String::new()),
+    });
+    let _ = connection.close().await; // the reason is in `mode`
+    if mode.map_err(failed)? == "delete" {
+        return Ok(());
+    }
+    Err(OpenError::Busy(file.to_owned(), "its log cannot be removed".into()))
 }
 
 async fn require_store(

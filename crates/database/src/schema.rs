@@ -1,6 +1,5 @@
 //! The schema of a database, for the operator.
 
-use futures_util::future::LocalBoxFuture;
 use sea_orm::{DatabaseConnection, DbErr};
 
 use crate::{
@@ -12,13 +11,8 @@ use crate::{
 /// # Errors
 ///
 /// If the store cannot be opened. A missing store is not created.
-pub fn status<'a>(
-    url: &'a DatabaseUrl,
-    schema: &'a Schema,
-) -> LocalBoxFuture<'a, Result<Vec<Migration>, OpenError>> {
-    Box::pin(async move {
-        on_connection(url, schema, async |connection| migrations::status(connection, schema).await).await
-    })
+pub async fn status(url: &DatabaseUrl, schema: &Schema) -> Result<Vec<Migration>, OpenError> {
+    on_connection(url, schema, async |on| migrations::status(on, schema).await).await
 }
 
 /// Applies every change that is pending, and creates a SQLite store if it is missing. Each change is applied
@@ -27,15 +21,10 @@ pub fn status<'a>(
 /// # Errors
 ///
 /// If the store cannot be opened or changed.
-pub fn up<'a>(
-    url: &'a DatabaseUrl,
-    schema: &'a Schema,
-) -> LocalBoxFuture<'a, Result<Vec<Migration>, OpenError>> {
-    Box::pin(async move {
-        let options = OpenOptions { migrate: true, quick_check: false };
-        Database::open(url, schema, options).await?.close().await;
-        status(url, schema).await
-    })
+pub async fn up(url: &DatabaseUrl, schema: &Schema) -> Result<Vec<Migration>, OpenError> {
+    let options = OpenOptions { migrate: true, quick_check: false };
+    Database::open(url, schema, options).await?.close().await;
+    status(url, schema).await
 }
 
 /// Returns the losses that [`down`] would cause: changes, and the tables and columns with data in them.
@@ -44,15 +33,8 @@ pub fn up<'a>(
 /// # Errors
 ///
 /// If the store cannot be opened.
-pub fn losses<'a>(
-    url: &'a DatabaseUrl,
-    schema: &'a Schema,
-    steps: u32,
-) -> LocalBoxFuture<'a, Result<Losses, OpenError>> {
-    Box::pin(async move {
-        on_connection(url, schema, async |connection| migrations::losses(connection, schema, steps).await)
-            .await
-    })
+pub async fn losses(url: &DatabaseUrl, schema: &Schema, steps: u32) -> Result<Losses, OpenError> {
+    on_connection(url, schema, async |on| migrations::losses(on, schema, steps).await).await
 }
 
 /// Reverts the newest `steps` changes, with the data that is in them, all or none.
@@ -60,16 +42,9 @@ pub fn losses<'a>(
 /// # Errors
 ///
 /// If the store cannot be opened or changed.
-pub fn down<'a>(
-    url: &'a DatabaseUrl,
-    schema: &'a Schema,
-    steps: u32,
-) -> LocalBoxFuture<'a, Result<Vec<Migration>, OpenError>> {
-    Box::pin(async move {
-        on_connection(url, schema, async |connection| migrations::down(connection, schema, steps).await)
-            .await?;
-        status(url, schema).await
-    })
+pub async fn down(url: &DatabaseUrl, schema: &Schema, steps: u32) -> Result<Vec<Migration>, OpenError> {
+    on_connection(url, schema, async |on| migrations::down(on, schema, steps).await).await?;
+    status(url, schema).await
 }
 
 /// Returns the result of work on a separate connection, which is closed afterwards. On SQLite the work is
@@ -81,13 +56,13 @@ async fn on_connection<T>(
 ) -> Result<T, OpenError> {
     let (connection, result) = match url {
         DatabaseUrl::Sqlite(path) => {
-            let connection = sqlite::for_schema(path, schema, false).await?;
-            let result = sqlite::retry_while_busy(path, || work(&connection)).await;
+            let connection = Box::pin(sqlite::for_schema(path, schema, false)).await?;
+            let result = Box::pin(sqlite::retry_while_busy(path, || work(&connection))).await;
             (connection, result)
         }
         DatabaseUrl::Postgres(address) => {
-            let connection = postgres::for_schema(url, address).await?;
-            let result = postgres::retry_while_locked(&connection, || work(&connection)).await;
+            let connection = Box::pin(postgres::for_schema(url, address)).await?;
+            let result = Box::pin(postgres::retry_while_locked(&connection, || work(&connection))).await;
             let result = result.map_err(|error| postgres::explain(url, error));
             (connection, result)
         }

@@ -1,8 +1,6 @@
 //! States of a process's parts, and their causes: the one table of what `/readyz`, metrics, `petstore health`
 //! and the console say.
 
-use std::fmt;
-
 /// State of a part, in order from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PartState {
@@ -28,37 +26,6 @@ impl PartState {
     }
 }
 
-impl fmt::Display for PartState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// Part of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The core, as a gateway sees it.
-    Core,
-    /// The database, as a core sees it.
-    Database,
-    /// The rate limiter of a gateway.
-    Limiter,
-    /// The gRPC port of a core.
-    Grpc,
-}
-
-impl Part {
-    /// Returns the name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Core => "core",
-            Self::Database => "database",
-            Self::Limiter => "limiter",
-            Self::Grpc => "grpc",
-        }
-    }
-}
-
 /// Part that is not ok, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -71,13 +38,13 @@ pub struct Fault {
 impl Fault {
     /// Creates a fault. The cause is one that can lead to this state.
     pub fn new(state: PartState, cause: FaultCause) -> Self {
-        debug_assert!(cause.states().contains(&state), "{cause:?} never leads to {state}");
+        debug_assert!(cause.states().contains(&state), "{cause:?} never leads to {state:?}");
         Self { state, cause }
     }
 }
 
 macro_rules! causes {
-    ($($(#[$about:meta])* $cause:ident: $part:ident $states:ident $name:literal, $message:literal;)+) => {
+    ($($(#[$about:meta])* $cause:ident: $part:literal $states:ident $name:literal, $message:literal;)+) => {
         /// Reason why a part is not ok.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum FaultCause {
@@ -89,8 +56,8 @@ macro_rules! causes {
             pub const ALL: &[Self] = &[$(Self::$cause),+];
 
             /// Returns the part.
-            pub const fn part(self) -> Part {
-                match self { $(Self::$cause => Part::$part,)+ }
+            pub const fn part(self) -> &'static str {
+                match self { $(Self::$cause => $part,)+ }
             }
 
             /// Returns the states that the part can have for this reason.
@@ -118,82 +85,82 @@ const EITHER: &[PartState] = &[PartState::Degraded, PartState::Down];
 
 causes! {
     /// No core has answered since the gateway started.
-    CoreNotReached: Core DOWN "not_reached",
+    CoreNotReached: "core" DOWN "not_reached",
         "No core has answered since this gateway started: API requests get 503 until one does. Check that \
          a core runs and that --core-url is its address.";
     /// No core can be reached, or a proxy says that none is behind it.
-    CoreUnreachable: Core DEGRADED "unreachable",
+    CoreUnreachable: "core" DEGRADED "unreachable",
         "The core is unreachable: API requests get 503 until it returns.";
     /// A core has refused the gateway's service token.
-    CoreTokenRefused: Core EITHER "token_refused",
+    CoreTokenRefused: "core" EITHER "token_refused",
         "A core refuses this gateway, because the service token is not this core's: it serves none of \
          the requests of this gateway, which get 503 unless another core serves them. Give gateways and \
          cores the same token.";
     /// A core requires a client certificate that the gateway does not show.
-    CoreCertificateRequired: Core EITHER "certificate_required",
+    CoreCertificateRequired: "core" EITHER "certificate_required",
         "A core refuses this gateway, because it shows no client certificate: it serves none of the \
          requests of this gateway, which get 503 unless another core serves them. Start the gateway with \
          --core-cert and --core-key.";
     /// The core lacks a method.
-    CoreLacksMethods: Core DOWN "lacks_methods",
+    CoreLacksMethods: "core" DOWN "lacks_methods",
         "The core lacks a method that this gateway needs; the gateway's log names it. Upgrade cores \
          before gateways.";
     /// The core answers, but its database does not.
-    CoreDatabaseUnreachable: Core EITHER "database_unreachable",
+    CoreDatabaseUnreachable: "core" EITHER "database_unreachable",
         "The core answers, but its database does not: API requests get 503 until it does. The core's \
          /readyz and log have the cause.";
     /// The core's database takes no writes.
-    CoreDatabaseNotWritable: Core DEGRADED "database_not_writable",
+    CoreDatabaseNotWritable: "core" DEGRADED "database_not_writable",
         "The core's database takes no writes: they get 503, reads work. The core's /readyz and log \
          have the cause.";
     /// The core answers with another error, or too late.
-    CoreFails: Core EITHER "fails",
+    CoreFails: "core" EITHER "fails",
         "The core can be reached, but fails to answer this gateway, or answers too late. The core's \
          /readyz and log have the cause.";
 
     /// The database does not answer reads.
-    DatabaseUnreachable: Database DOWN "unreachable",
+    DatabaseUnreachable: "database" DOWN "unreachable",
         "The database does not answer a read within a second: API requests get 503 until it does.";
     /// The file of the open SQLite store is no longer the one at its path.
-    DatabaseFileReplaced: Database DOWN "file_replaced",
+    DatabaseFileReplaced: "database" DOWN "file_replaced",
         "The database's file was replaced or removed while the service runs: API requests get 503. Stop \
          the service, put the right file in its place, and start it again.";
     /// The database has reported damaged content.
-    DatabaseDamaged: Database EITHER "damaged",
+    DatabaseDamaged: "database" EITHER "damaged",
         "The database reports damaged content: requests that need it get 500 or 503. What is readable is \
          still served. Stop the service and restore a backup, or fail over to a sound copy, and restart \
          it.";
     /// The database takes no writes.
-    DatabaseReadOnly: Database DEGRADED "read_only",
+    DatabaseReadOnly: "database" DEGRADED "read_only",
         "The database is read-only: writes get 503, reads work. It may be a standby, or was made \
          read-only.";
     /// The last write found no space.
-    DatabaseDiskFull: Database DEGRADED "disk_full",
+    DatabaseDiskFull: "database" DEGRADED "disk_full",
         "The database's disk is full: writes get 503, reads work. Make room; writes then resume \
          without a restart.";
     /// The last write failed for another reason, such as a limit on the file's size.
-    DatabaseWritesFail: Database DEGRADED "writes_fail",
+    DatabaseWritesFail: "database" DEGRADED "writes_fail",
         "The database cannot write to its file: writes get 503, reads work. The log has the cause.";
 
     /// Redis is unreachable, and the gateway limits by itself.
-    LimiterLocal: Limiter DEGRADED "redis_unreachable",
+    LimiterLocal: "limiter" DEGRADED "redis_unreachable",
         "Redis, or a node of its cluster, is unreachable: this gateway limits what is counted there by \
          itself, to its share of the limits (--on-redis-failure local).";
     /// Redis is unreachable, and nothing is limited.
-    LimiterOpen: Limiter DEGRADED "redis_unreachable",
+    LimiterOpen: "limiter" DEGRADED "redis_unreachable",
         "Redis, or a node of its cluster, is unreachable: what is counted there is not limited \
          (--on-redis-failure open).";
     /// Redis is unreachable, and requests are refused.
-    LimiterClosed: Limiter DEGRADED "redis_unreachable",
+    LimiterClosed: "limiter" DEGRADED "redis_unreachable",
         "Redis, or a node of its cluster, is unreachable: requests that are counted there get 503 \
          LIMITER_UNAVAILABLE (--on-redis-failure closed).";
     /// Redis answers, but refuses to count.
-    LimiterRefused: Limiter DEGRADED "redis_refuses",
+    LimiterRefused: "limiter" DEGRADED "redis_refuses",
         "Redis, or a node of its cluster, refuses to count, and --on-redis-failure decides on requests. The \
          gateway's log has Redis's words.";
 
     /// Callers with credentials hold all connections of the port, and another waits.
-    GrpcFull: Grpc DEGRADED "full",
+    GrpcFull: "grpc" DEGRADED "full",
         "All connections of the gRPC port are in use, and another waits: a gateway that has none answers \
          503. Raise the limit of open files, or end callers that are not needed.";
 }

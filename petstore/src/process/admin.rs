@@ -4,7 +4,6 @@ mod readiness;
 
 use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
-    str::FromStr as _,
     sync::{Arc, OnceLock},
 };
 
@@ -25,7 +24,7 @@ use petstore_admin_web::{
     refuse_foreign_pages, with_whole_body,
 };
 use petstore_gateway::{Gateway, error_response};
-use petstore_settings::HostName;
+use petstore_settings::host_name;
 use petstore_telemetry::{
     logs,
     metrics::{Collectors, Exposition},
@@ -80,7 +79,7 @@ impl Health {
 /// Returns the routes of the admin port. `/livez` and `/readyz` answer under any host name. The others answer
 /// only under those in `names` and under [those that cannot be registered](check_host), and to at most
 /// `at_once` requests, so that the first two always have connections.
-pub(crate) fn router(health: Health, metrics: Exposition, names: Vec<HostName>, at_once: usize) -> Router {
+pub(crate) fn router(health: Health, metrics: Exposition, names: Vec<String>, at_once: usize) -> Router {
     let show_metrics = async move |State(health): State<Health>| {
         health.metrics.update(&health.readiness().await);
         ([(CONTENT_TYPE, Exposition::MEDIA_TYPE)], metrics.text())
@@ -138,7 +137,7 @@ async fn bounded(State(slots): State<Arc<Semaphore>>, request: Request, next: Ne
 ///
 /// HTTP/2 has the name in the target, from which it is copied into Host: the console names its cookies by
 /// that.
-async fn check_host(State(known): State<Arc<[HostName]>>, mut request: Request, next: Next) -> Response {
+async fn check_host(State(known): State<Arc<[String]>>, mut request: Request, next: Next) -> Response {
     let mut hosts = request.headers().get_all(HOST).into_iter();
     // A target in absolute form comes before Host (RFC 9112 §3.2.2). Browsers always send one of the two.
     let host = match (request.uri().authority(), hosts.next(), hosts.next()) {
@@ -162,7 +161,7 @@ async fn check_host(State(known): State<Arc<[HostName]>>, mut request: Request, 
 
 /// Returns `true` if an attacker cannot register the host, which is a name or an address, with or without a
 /// port.
-fn is_safe(host: &str, known: &[HostName]) -> bool {
+fn is_safe(host: &str, known: &[String]) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
@@ -173,9 +172,8 @@ fn is_safe(host: &str, known: &[HostName]) -> bool {
     if name.parse::<Ipv4Addr>().is_ok() {
         return true;
     }
-    HostName::from_str(name).is_ok_and(|name| {
-        !name.as_str().contains('.') || name.as_str().ends_with(".localhost") || known.contains(&name)
-    })
+    host_name(name)
+        .is_ok_and(|name| !name.contains('.') || name.ends_with(".localhost") || known.contains(&name))
 }
 
 async fn readyz(State(health): State<Health>) -> Response {
@@ -293,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_host_name_that_others_could_register_is_refused() {
-        let known = ["Gateway.Internal".parse().unwrap()];
+        let known = [host_name("Gateway.Internal").unwrap()];
         for safe in [
             "127.0.0.1",
             "127.0.0.1:9090",

@@ -48,7 +48,7 @@ pub(crate) async fn bind_grpc(addr: &GrpcAddr) -> Result<BoundGrpc, ProcessError
     let (listener, addr, file) = match addr {
         GrpcAddr::Tcp(addr) => {
             let (listener, addr) = bind(setting, addr).await?;
-            (Listener::Tcp(listener), GrpcAddr::Tcp(addr.into()), None)
+            (Listener::Tcp(listener), GrpcAddr::Tcp(ListenAddr::Ip(addr)), None)
         }
         GrpcAddr::Unix(path) => {
             let wanted = path.clone();
@@ -144,7 +144,7 @@ mod tests {
     #[tokio::test]
     async fn a_taken_port_is_refused_with_the_setting_and_the_reason() {
         let taken = bind("--http-addr", &"127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let refusal = bind("--http-addr", &taken.1.into()).await.unwrap_err().to_string();
+        let refusal = bind("--http-addr", &ListenAddr::Ip(taken.1)).await.unwrap_err().to_string();
         assert_eq!(refusal, format!("--http-addr: cannot listen on {}: address already in use", taken.1));
     }
 

@@ -61,9 +61,9 @@ const fn section(cause: FaultCause) -> &'static str {
 fn the_operators_guide_has_every_cause_of_a_part_that_is_not_ok() {
     let mut table = "| Part | Cause | State | Remedy |\n|---|---|---|---|\n".to_owned();
     for cause in FaultCause::ALL {
-        let states: Vec<_> = cause.states().iter().map(|state| format!("`{state}`")).collect();
+        let states: Vec<_> = cause.states().iter().map(|state| format!("`{}`", state.name())).collect();
         let (part, name, states, section) =
-            (cause.part().name(), cause.name(), states.join(" or "), section(*cause));
+            (cause.part(), cause.name(), states.join(" or "), section(*cause));
         let link = format!("[{section}](troubleshooting.md#{})", section.to_lowercase());
         let row = format!("| `{part}` | `{name}` | {states} | {link} |\n");
         // Redis has one cause, with a message for each policy.

@@ -8,7 +8,7 @@ use petstore_gateway::Gateway;
 use petstore_telemetry::{
     metrics,
     metrics::{IntGauge, IntGaugeVec, gauge, gauges},
-    parts::{Fault, FaultCause, Part, PartState},
+    parts::{Fault, FaultCause, PartState},
 };
 use serde_json::{Map, Value, json};
 
@@ -31,20 +31,19 @@ pub(super) struct Readiness {
     phase: Phase,
     status: PartState,
     /// Parts that the process has, each with its fault.
-    parts: Vec<(Part, Option<Fault>)>,
+    parts: Vec<(&'static str, Option<Fault>)>,
 }
 
 impl Sources {
     /// Returns the parts that the process has, each with its fault.
-    pub(super) async fn parts(&self) -> Vec<(Part, Option<Fault>)> {
+    pub(super) async fn parts(&self) -> Vec<(&'static str, Option<Fault>)> {
         let database = match &self.store {
             None => None,
             Some(store) => Some(store.database().fault().await),
         };
         let (core, limiter) = self.gateway.as_ref().map(Gateway::faults).unzip();
         let grpc = self.served.as_ref().map(|core| core.calls().port_fault());
-        let parts =
-            [(Part::Core, core), (Part::Database, database), (Part::Limiter, limiter), (Part::Grpc, grpc)];
+        let parts = [("core", core), ("database", database), ("limiter", limiter), ("grpc", grpc)];
         parts.into_iter().filter_map(|(part, fault)| Some((part, fault?))).collect()
     }
 }
@@ -52,7 +51,7 @@ impl Sources {
 impl Readiness {
     /// Creates the readiness. A process is as ready as its worst part, and down while it starts and while it
     /// stops.
-    pub(super) fn new(phase: Phase, parts: Vec<(Part, Option<Fault>)>) -> Self {
+    pub(super) fn new(phase: Phase, parts: Vec<(&'static str, Option<Fault>)>) -> Self {
         let worst = parts.iter().map(|(_, fault)| state_of(*fault)).max().unwrap_or(PartState::Ok);
         Self { phase, status: if phase == Phase::Serving { worst } else { PartState::Down }, parts }
     }
@@ -64,12 +63,13 @@ impl Readiness {
     /// Returns a body such as `{"status":"ok","parts":{"core":"ok","database":"ok","limiter":"ok"}}`, with
     /// `causes` by part if a part is not ok, and that of the process if it starts or stops.
     pub(super) fn body(&self) -> Value {
-        let named =
-            |(part, fault): &(Part, Option<Fault>)| (part.name().to_owned(), state_of(*fault).name().into());
+        let named = |(part, fault): &(&'static str, Option<Fault>)| {
+            ((*part).to_owned(), state_of(*fault).name().into())
+        };
         let parts: Map<_, _> = self.parts.iter().map(named).collect();
-        let explained = |(part, fault): &(Part, Option<Fault>)| {
+        let explained = |(part, fault): &(&'static str, Option<Fault>)| {
             let cause = (*fault)?.cause;
-            Some((part.name(), cause.name(), cause.message()))
+            Some((*part, cause.name(), cause.message()))
         };
         let process = match self.phase {
             Phase::Serving => None,
@@ -120,13 +120,13 @@ impl ReadinessMetrics {
     pub(super) fn update(&self, readiness: &Readiness) {
         self.ready.set(readiness.takes_requests().into());
         for (part, fault) in &readiness.parts {
-            let (name, state) = (part.name(), state_of(*fault));
+            let (name, state) = (*part, state_of(*fault));
             self.up.with_label_values(&[name]).set((state != PartState::Down).into());
             for other in PartState::ALL {
                 self.states.with_label_values(&[name, other.name()]).set((other == state).into());
             }
             let current = fault.map(|fault| fault.cause.name());
-            for cause in FaultCause::ALL.iter().filter(|cause| cause.part() == *part) {
+            for cause in FaultCause::ALL.iter().filter(|cause| cause.part() == name) {
                 let is_current = current == Some(cause.name());
                 self.causes.with_label_values(&[name, cause.name()]).set(is_current.into());
             }
@@ -159,7 +159,7 @@ mod tests {
             ),
         ] {
             let readiness = readiness(Phase::Serving, parts);
-            let [core, database, limiter] = parts.map(|state| state.to_string());
+            let [core, database, limiter] = parts.map(PartState::name);
             let mut body = readiness.body();
             for cause in body.get_mut("causes").and_then(Value::as_object_mut).into_iter().flatten() {
                 assert!(cause.1["message"].as_str().unwrap().ends_with('.'), "{cause:?}");
