@@ -181,7 +181,7 @@ impl BatchSlot {
             pending::<Infallible>().await
         };
         let ended = {
-            // Pinned here, since each function that took it as an argument would keep two copies of its state.
+            // Pinned here: each function that took it as an argument would keep two copies of its state.
             let exchange = pin!(self.exchange(CallRequest { calls }, &mut in_flight));
             tokio::select! {
                 biased;

@@ -1,4 +1,5 @@
-//! Costs of the binaries, counted by programs that run them: system calls by strace, instructions by callgrind.
+//! Costs of the binaries, counted by programs that run them: system calls by strace, instructions by
+//! callgrind.
 
 use std::{
     collections::BTreeMap,
@@ -72,9 +73,9 @@ impl Counter {
     }
 
     /// Makes the schema and a key. Returns also an installation for the same database whose program, a
-    /// script in the folder of the other, runs the binary on one processor, since the number of processors decides how many threads wake each other. It
-    /// writes what it counts into files of the folder, by the name of the command. The process is the binary,
-    /// which ends by its signals.
+    /// script in the folder of the other, runs the binary on one processor, since the number of processors
+    /// decides how many threads wake each other. It writes what it counts into files of the folder, by the
+    /// name of the command. The process is the binary, which ends by its signals.
     async fn of(self, plain: Installation, database: &str) -> (Installation, Installation, String) {
         let plain = plain.with_variable("PETSTORE_DATABASE_URL", database);
         let migrated = plain.run(&["migrate", "up"]).await;

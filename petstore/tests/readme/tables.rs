@@ -178,11 +178,31 @@ fn operations() -> BTreeSet<(String, String)> {
 
 #[test]
 fn the_readmes_routes_are_the_documented_ones() {
-    let listed = rows(&read("README.md"), "## Operations")
-        .into_iter()
-        .map(|row| (row[0].trim_matches('`').to_owned(), row[1].split('`').nth(1).unwrap().to_owned()))
-        .collect::<BTreeSet<_>>();
-    assert_eq!(listed, operations());
+    for (page, heading) in [("README.md", "## Operations"), ("docs/api.md", "## First call")] {
+        let listed = rows(&read(page), heading)
+            .into_iter()
+            .map(|row| (row[0].trim_matches('`').to_owned(), row[1].split('`').nth(1).unwrap().to_owned()))
+            .collect::<BTreeSet<_>>();
+        assert_eq!(listed, operations(), "{page}");
+    }
+}
+
+#[test]
+fn the_contract_names_every_operation_and_every_method() {
+    let contract = read("docs/contract.md");
+    let clause = |number: &str| {
+        let (_, begun) = contract.split_once(&format!("\n{number} ")).unwrap();
+        begun.split("\n\n").next().unwrap().replace('(', " ")
+    };
+    let names =
+        |clause: &str, name: &str| clause.split(|c: char| !c.is_alphanumeric()).any(|word| word == name);
+    for (_, name) in operations() {
+        assert!(names(&clause("9.4"), &name), "9.4 does not name {name}");
+    }
+    for rpc in petstore_proto::rpc::RPCS.iter().filter(|rpc| rpc.path.starts_with("petstore.v1.")) {
+        let method = rpc.path.rsplit('/').next().unwrap();
+        assert!(names(&clause("11.1"), method), "11.1 does not name {method}");
+    }
 }
 
 #[test]

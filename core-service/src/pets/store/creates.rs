@@ -123,9 +123,9 @@ async fn add_on_postgres(session: &Session, rows: &[NewRow]) -> Result<Vec<Optio
     Ok(added)
 }
 
-/// Returns the statement that adds a pet and the name of its creation, unless the name is taken. It takes half
-/// of the server's time of [`add_statement`], and waits for another core that works on the name as long as
-/// other statements wait for a lock.
+/// Returns the statement that adds a pet and the name of its creation, unless the name is taken. It takes
+/// half of the server's time of [`add_statement`], and waits for another core that works on the name as long
+/// as other statements wait for a lock.
 fn add_named(pet: &NewPet, key: &IdempotencyKey, now: UnixMillis) -> Statement {
     let NewPet { name, category_id, status } = pet;
     let values = [

@@ -89,10 +89,12 @@ proptest! {
                 (0..stored.len()).map(key).collect::<Vec<_>>()
             };
             let (keys, other_keys) = (keys("alone"), keys("together"));
-            let create = async |(key, new)| store.pets.insert_pet_once(key, new, UnixMillis(1)).await.unwrap();
+            let create =
+                async |(key, new)| store.pets.insert_pet_once(key, new, UnixMillis(1)).await.unwrap();
             let (alone, repeated) = alone_and_together(keys.iter().zip(new()).map(&create)).await;
             let together = join_all(other_keys.iter().zip(new()).map(&create)).await;
-            for ((new, alone), (repeated, together)) in new().zip(alone).zip(repeated.into_iter().zip(together)) {
+            let results = new().zip(alone).zip(repeated.into_iter().zip(together));
+            for ((new, alone), (repeated, together)) in results {
                 prop_assert_eq!(&alone.pet, &new.clone().with_id(alone.pet.id));
                 prop_assert_eq!(&together.pet, &new.with_id(together.pet.id));
                 prop_assert_eq!((alone.replayed, repeated.replayed, together.replayed), (false, true, false));
