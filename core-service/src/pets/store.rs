@@ -32,7 +32,9 @@ pub(crate) struct StoredPets {
     /// The absence of a pet is never cached: the pet may be added at any time. An operation that changes pets
     /// has to update this cache, and to invalidate the caches of other cores.
     pet_cache: Option<Cache<i64, Pet>>,
+    /// Reads of single pets: what a batch runs is `answer` of [`Gets`].
     gets: BatchedReads<Gets>,
+    /// Reads of pages: what a batch runs is `answer` of [`Lists`].
     lists: BatchedReads<Lists>,
     creates: PetCreates,
 }

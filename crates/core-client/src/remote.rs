@@ -31,8 +31,8 @@ use super::{
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// The services of a core that are called on behalf of accounts: those of a core in this process, or across a
-/// network.
+/// The services of a core that are called on behalf of accounts. Two types implement their traits: `Core`, in
+/// this process, in `core-service/src/pets/grpc.rs` and its namesakes; and `RemoteCore`, across a network.
 #[derive(Clone)]
 pub struct CoreServices {
     /// Pets.

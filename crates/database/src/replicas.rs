@@ -50,7 +50,8 @@ struct Replica {
     is_usable: Arc<AtomicBool>,
 }
 
-/// Batches of calls of one kind that read, to the primary and to each replica. Clones share the queues.
+/// Batches of calls of one kind that read, to the primary and to each replica. What they run is
+/// [`Batched::answer`] of the kind. Clones share the queues.
 #[derive(Clone)]
 pub struct BatchedReads<B: Batched> {
     pub(super) primary: Batches<B>,
