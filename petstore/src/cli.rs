@@ -69,7 +69,13 @@ pub(crate) fn with_default_verb(args: impl IntoIterator<Item = OsString>) -> Vec
 
 /// Prints help or the version if that was requested, otherwise the error in the arguments.
 pub(crate) fn report(mut error: clap::Error) -> ExitCode {
-    if is_answer(&error) {
+    let is_answer = matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    );
+    if is_answer {
         let _ = error.print(); // to stdout or stderr; nothing depends on whether it is read
         ExitCode::from(if error.use_stderr() { 2 } else { 0 })
     } else {
@@ -84,19 +90,11 @@ pub(crate) fn report(mut error: clap::Error) -> ExitCode {
     }
 }
 
-/// Returns `true` if it is help or the version rather than a failure.
-fn is_answer(error: &clap::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::DisplayHelp
-            | ErrorKind::DisplayVersion
-            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
-    )
-}
-
 /// Returns the error in the arguments and a suggestion, in one line.
 fn argument_line(error: &clap::Error) -> String {
-    let line = first_paragraph(&error.render().to_string());
+    let text = error.render().to_string();
+    let lines: Vec<_> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect(); // no usage
+    let line = lines.join(" ");
     let kinds = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
     let suggested: Vec<&str> = kinds
         .into_iter()
@@ -115,12 +113,6 @@ fn argument_line(error: &clap::Error) -> String {
         }
         (true, _) => line,
     }
-}
-
-/// Returns the error without clap's usage lines, in one line.
-fn first_paragraph(text: &str) -> String {
-    let lines: Vec<_> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
-    lines.join(" ")
 }
 
 /// Returns the variables of all commands.

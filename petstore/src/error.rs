@@ -74,14 +74,7 @@ impl CliError {
             Self::Process(ProcessError::Setting(_)) | Self::Setting(_) | Self::Refused(_) => 2,
             Self::Command(error) => error.exit_code(),
             Self::ContractBroken(_) => 4,
-            Self::Process(_)
-            | Self::Store(_)
-            | Self::Runtime(_)
-            | Self::Failed(_)
-            | Self::File { .. }
-            | Self::Print(_)
-            | Self::Check(_)
-            | Self::Output(_) => 1,
+            _ => 1,
         })
     }
 

@@ -16,7 +16,7 @@ use petstore_database::OpenError;
 use petstore_settings::{InvalidSetting, ProcessSettings};
 use petstore_telemetry::{
     logs,
-    metrics::{Collector, Exposition, gauges},
+    metrics::{Exposition, gauges},
     traces::{Exporter, SpanMetrics, Traces},
 };
 use tokio::{
@@ -121,13 +121,13 @@ pub struct Process {
     health: Health,
     /// Files that are read again on SIGHUP.
     reloads: Reloads,
-    metrics: Exposition,
+    /// Metrics of the process.
+    pub metrics: Exposition,
     /// Exporter of traces. It sends the last spans after everything else has ended.
     traces: Option<Exporter>,
 }
 
 /// Part that runs until the process reaches a phase.
-#[derive(Debug)]
 struct Part {
     name: &'static str,
     ends_at: Phase,
@@ -165,9 +165,11 @@ impl Process {
     fn new(settings: &ProcessSettings, admin: SocketAddr, reloads: Reloads) -> Self {
         let (phase, metrics) = (watch::Sender::new(Phase::Starting), Exposition::default());
         let health = Health::new(phase.subscribe());
+        let build = gauges("petstore_build_info", "The version of the program, as a label.", &["version"]);
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
         for collectors in [
             petstore_telemetry::metrics::process(),
-            vec![build_info()],
+            vec![Box::new(build) as _],
             health.metrics(),
             logs::metrics(METRICS),
         ] {
@@ -203,11 +205,6 @@ impl Process {
         let mut watch = self.phase.subscribe();
         // An error means that the process has ended, which is past every phase.
         Box::pin(async move { drop(watch.wait_for(|now| *now >= phase).await) })
-    }
-
-    /// Returns the metrics of the process.
-    pub fn metrics(&self) -> &Exposition {
-        &self.metrics
     }
 
     /// Returns the store, for changes while the service runs. A gateway has none.
@@ -256,13 +253,6 @@ impl Process {
             let _ = spawn_blocking(|| traces.stop()).await; // takes 1 s at most
         }
     }
-}
-
-/// Returns the metric that has the running version as a label and is always 1.
-fn build_info() -> Box<dyn Collector> {
-    let info = gauges("petstore_build_info", "The version of the program, as a label.", &["version"]);
-    info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
-    Box::new(info)
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use futures_util::{FutureExt, future::BoxFuture};
 use http::{HeaderMap, HeaderValue};
-use petstore_caller::api_key::Environment;
-use petstore_caller::client_address::TrustedProxies;
+use petstore_caller::{api_key::Environment, client_address::TrustedProxies};
 use petstore_clock::Clock;
 use petstore_core_client::{CoreClient, CoreServices, CoreTransport, TracedTransport};
 use petstore_key_cache::KeyResolver;

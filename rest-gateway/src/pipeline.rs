@@ -86,7 +86,7 @@ pub(crate) async fn handle(
     peer: &HttpPeer,
     mut router: Router,
 ) -> Response {
-    let ((mut parts, body), from) = (request.into_parts(), peer.address().ip());
+    let ((mut parts, body), from) = (request.into_parts(), peer.address.ip());
     let mut context = RequestContext::new(gateway, scheme, &parts, from);
     let sender = identify(gateway, &mut context, &parts, from).await;
     if sender.key().is_some() {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use petstore_database::{DatabaseUrl, OpenError, OpenOptions};
+use petstore_database::{DatabaseUrl, OpenError};
 
 use super::{
     InvalidSetting,
@@ -90,11 +90,6 @@ impl StoreSettings {
             return Ok(urls);
         }
         Err(InvalidSetting::new(setting, OpenError::NotReplicated.to_string()))
-    }
-
-    /// Returns how a server opens the store.
-    pub fn open_options(&self) -> OpenOptions {
-        OpenOptions { migrate: !self.no_migrate, quick_check: true }
     }
 }
 

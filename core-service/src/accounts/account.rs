@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use petstore_caller::api_key::ApiKey;
-use petstore_caller::plans::Quota;
+use petstore_caller::{api_key::ApiKey, plans::Quota};
 use petstore_clock::UnixMillis;
 
 use super::{Remark, remark::NO_KEY};
@@ -264,10 +263,7 @@ impl Plan {
 
     /// Returns the agreed limits, or `None` for a plan whose limits are fixed.
     pub const fn agreed(self) -> Option<Quota> {
-        match self {
-            Self::Free | Self::Pro | Self::Business => None,
-            Self::Enterprise(quota) => Some(quota),
-        }
+        if let Self::Enterprise(quota) = self { Some(quota) } else { None }
     }
 }
 

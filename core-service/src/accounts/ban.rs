@@ -80,10 +80,7 @@ impl BanNote {
 
     /// Returns the time up to which bans are lifted, if they are.
     pub(crate) const fn lifted_at(&self) -> Option<UnixMillis> {
-        match self {
-            Self::Banned(_) => None,
-            Self::Lifted(at) => Some(*at),
-        }
+        if let Self::Lifted(at) = self { Some(*at) } else { None }
     }
 }
 

@@ -64,14 +64,13 @@ const MAX_BATCH: usize = 128;
 const MAX_BYTES: usize = 128 * 1024;
 
 /// Queue of calls, which are made in batches. Must be used inside a tokio runtime.
-#[derive(Debug)]
 pub(super) struct CallQueue {
     client: BatchServiceClient<NamedTransport>,
     breaker: Arc<CoreBreaker>,
     state: Mutex<BatchState>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct BatchState {
     queue: VecDeque<QueuedCall>,
     /// `true` while a batch gathers.
@@ -83,7 +82,6 @@ struct BatchState {
 }
 
 /// A call in the queue, without its timeout.
-#[derive(Debug)]
 struct QueuedCall {
     call: Call,
     deadline: Instant,
@@ -153,7 +151,6 @@ impl CallQueue {
 }
 
 /// Slot that a batch has taken.
-#[derive(Debug)]
 struct BatchSlot {
     queue: Arc<CallQueue>,
     is_free: AtomicBool,
@@ -229,7 +226,6 @@ impl QueuedCall {
 }
 
 /// Batch in flight, with the callers that wait for its answers.
-#[derive(Debug)]
 struct BatchInFlight {
     queue: Arc<CallQueue>,
     /// Callers by the position of their call in the batch; `None` once a call is answered or its caller has

@@ -66,7 +66,7 @@ impl CoreClient {
 
     /// Returns the breaker, which decides if the core is called at all.
     pub const fn breaker(&self) -> &Arc<CoreBreaker> {
-        self.transport.breaker()
+        &self.transport.breaker
     }
 
     /// Makes a `call` of the method on behalf of an account. The deadline holds even if the core does not

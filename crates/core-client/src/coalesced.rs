@@ -13,20 +13,17 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 /// HTTP/2 opens a stream, and flushes its HEADERS, before the task that sends the DATA can run. That makes
 /// two writes for one call, and wakes the core twice. The extra turn lets that task run first, and those of
 /// other calls.
-#[derive(Debug)]
 pub(super) struct CoalescedWrites<T> {
     socket: T,
     /// `true` if the pending write has waited for its turn.
     has_waited: bool,
 }
 
-impl<T> From<T> for CoalescedWrites<T> {
-    fn from(socket: T) -> Self {
+impl<T> CoalescedWrites<T> {
+    pub(super) fn new(socket: T) -> Self {
         Self { socket, has_waited: false }
     }
-}
 
-impl<T> CoalescedWrites<T> {
     fn poll_turn(&mut self, context: &Context<'_>) -> Poll<()> {
         if self.has_waited {
             return Poll::Ready(());
@@ -96,7 +93,7 @@ mod tests {
     #[tokio::test]
     async fn each_flush_yields_once_before_its_first_write() {
         let (socket, mut peer) = duplex(1_024);
-        let mut connection = TokioIo::new(CoalescedWrites::from(TokioIo::new(socket)));
+        let mut connection = TokioIo::new(CoalescedWrites::new(TokioIo::new(socket)));
         for _ in 0..2 {
             let mut write = pin!(connection.write_all(b"HEADERS"));
             assert!(poll!(write.as_mut()).is_pending(), "others have their turn first");
@@ -113,7 +110,7 @@ mod tests {
     #[tokio::test]
     async fn several_slices_are_one_write() {
         let (socket, mut peer) = duplex(1_024);
-        let mut connection = TokioIo::new(CoalescedWrites::from(TokioIo::new(socket)));
+        let mut connection = TokioIo::new(CoalescedWrites::new(TokioIo::new(socket)));
         let slices = ["HEADERS", "DATA"].map(|slice| io::IoSlice::new(slice.as_bytes()));
         assert!(connection.is_write_vectored());
         assert_eq!(connection.write_vectored(&slices).await.unwrap(), 11);
@@ -126,7 +123,7 @@ mod tests {
     #[tokio::test]
     async fn a_waiting_flush_is_woken() {
         let (socket, _peer) = duplex(1_024);
-        let mut connection = TokioIo::new(CoalescedWrites::from(TokioIo::new(socket)));
+        let mut connection = TokioIo::new(CoalescedWrites::new(TokioIo::new(socket)));
         tokio::select! {
             biased; // otherwise the write would be polled once more at the timeout
             () = sleep(Duration::from_secs(10)) => panic!("it is not woken"),

@@ -122,7 +122,7 @@ impl Url {
                 connector.enforce_http(false); // TLS comes on top
                 connector.set_nodelay(true);
                 connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-                self.endpoint.connect_with_connector_lazy(connector.map_response(CoalescedWrites::from))
+                self.endpoint.connect_with_connector_lazy(connector.map_response(CoalescedWrites::new))
             }
         }
     }
@@ -177,11 +177,11 @@ async fn found_or_last(
 async fn connect_tcp(address: SocketAddr) -> io::Result<CoalescedWrites<TokioIo<TcpStream>>> {
     let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await??;
     stream.set_nodelay(true)?;
-    Ok(CoalescedWrites::from(TokioIo::new(stream)))
+    Ok(CoalescedWrites::new(TokioIo::new(stream)))
 }
 
 async fn connect_unix(path: String) -> io::Result<CoalescedWrites<TokioIo<UnixStream>>> {
-    UnixStream::connect(path).await.map(TokioIo::new).map(CoalescedWrites::from)
+    UnixStream::connect(path).await.map(TokioIo::new).map(CoalescedWrites::new)
 }
 
 /// Returns `true` if the gateway calls the method for itself, or to authenticate a client.

@@ -163,7 +163,7 @@ impl Cores {
         if let Some(status) = refusal(&response) {
             core.note_refusal(&status);
             self.lose(&core);
-            if self.has_one_up() {
+            if self.by_address.read().iter().any(|(_, core)| core.is_up()) {
                 return Err(LostCore(status.into()).into());
             }
         } else if let Some(cause) = self.refuses() {
@@ -195,10 +195,6 @@ impl Cores {
         if core.is_up.swap(false, Ordering::Relaxed) {
             self.has_lost_one.notify_one();
         }
-    }
-
-    fn has_one_up(&self) -> bool {
-        self.by_address.read().iter().any(|(_, core)| core.is_up())
     }
 
     /// Returns why one of the cores refuses this gateway, if one does.

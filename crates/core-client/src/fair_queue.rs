@@ -7,7 +7,6 @@ use std::{
 
 /// Round-robin queue. The items of one sender keep their order, and an item waits for at most one item of
 /// every other sender before it is its sender's turn.
-#[derive(Debug)]
 pub struct FairQueue<S, T> {
     by_sender: HashMap<S, VecDeque<T>>,
     /// Senders with at least one item, each once. The next turn is in front.

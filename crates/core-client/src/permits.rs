@@ -28,10 +28,10 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 const AVERAGED: u32 = 128;
 
 /// Permits of one kind of call.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Permits(Mutex<PermitState>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct PermitState {
     in_flight: usize,
     by_account: HashMap<i64, usize>,
@@ -48,7 +48,6 @@ struct PermitState {
 pub(super) struct Overloaded;
 
 /// The right to have one call in flight, until it is dropped.
-#[derive(Debug)]
 pub(super) struct Permit {
     permits: Arc<Permits>,
     account_id: i64,

@@ -51,7 +51,6 @@ impl<C: PetStore + StoreService + UsageService> From<Arc<C>> for CoreServices {
 
 /// The services of a core, over its transport: calls of clients in batches, those of the gateway alone. Those
 /// that gateways do not make answer UNIMPLEMENTED.
-#[derive(Debug)]
 pub(super) struct RemoteCore {
     batches: Arc<CallQueue>,
     usage: UsageServiceClient<NamedTransport>,
@@ -60,7 +59,7 @@ pub(super) struct RemoteCore {
 
 impl RemoteCore {
     pub(super) fn new(transport: &TracedTransport) -> Self {
-        let (core, breaker) = (transport.untraced(), Arc::clone(transport.breaker()));
+        let (core, breaker) = (transport.core.clone(), Arc::clone(&transport.breaker));
         let batches = CallQueue::new(core.clone(), Arc::clone(&breaker));
         Self { batches, usage: UsageServiceClient::new(core), breaker }
     }

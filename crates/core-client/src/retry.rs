@@ -33,20 +33,6 @@ impl Default for RetryBudget {
     }
 }
 
-impl RetryBudget {
-    /// Adds a fifth of a retry, for a call.
-    fn earn(&self) {
-        let earned = |tenths: u32| (tenths < MOST).then(|| tenths.saturating_add(2).min(MOST));
-        // An error: the budget is full.
-        let _ = self.tenths.fetch_update(Ordering::Relaxed, Ordering::Relaxed, earned);
-    }
-
-    fn spend(&self) -> bool {
-        let spent = |tenths: u32| tenths.checked_sub(PER_RETRY);
-        self.tenths.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spent).is_ok()
-    }
-}
-
 /// Makes a call. It carries the deadline (`grpc-timeout`), so that the core stops working when the gateway
 /// has given up.
 ///
@@ -79,14 +65,19 @@ pub async fn retry_once<T, F>(
 where
     F: Future<Output = Result<T, Status>>,
 {
-    budget.earn();
+    let earned = |tenths: u32| (tenths < MOST).then(|| tenths.saturating_add(2).min(MOST));
+    // A call earns a fifth of a retry. An error: the budget is full.
+    let _ = budget.tenths.fetch_update(Ordering::Relaxed, Ordering::Relaxed, earned);
     let answer = attempt(deadline.saturating_duration_since(Instant::now())).await;
     match answer {
         Err(status) if was_lost(&status) => {
             // Random, so that gateways that lost the same core do not return all at once.
             let pause = Duration::from_millis(rand::random_range(25..=75));
             let left = deadline.saturating_duration_since(Instant::now() + pause);
-            if left.is_zero() || !budget.spend() {
+            let spend = |tenths: u32| tenths.checked_sub(PER_RETRY);
+            if left.is_zero()
+                || budget.tenths.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend).is_err()
+            {
                 return Err(status);
             }
             tracing::debug!(error = failure_text(&status), "calling the core once more");

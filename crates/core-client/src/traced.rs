@@ -21,26 +21,11 @@ use super::{
 /// open. Clones share the breaker and the record of refusals.
 #[derive(Clone, Debug)]
 pub struct TracedTransport {
-    core: NamedTransport,
-    breaker: Arc<CoreBreaker>,
-    refusals: Arc<Refusals>,
-}
-
-impl TracedTransport {
-    /// Returns the breaker, which decides if calls are made at all.
-    pub const fn breaker(&self) -> &Arc<CoreBreaker> {
-        &self.breaker
-    }
-
-    /// Returns the record of refusals of this gateway by cores.
-    pub fn refusals(&self) -> &Refusals {
-        &self.refusals
-    }
-
-    /// Returns the transport without spans, for callers that use the breaker themselves.
-    pub(super) fn untraced(&self) -> NamedTransport {
-        self.core.clone()
-    }
+    pub(super) core: NamedTransport,
+    /// Breaker of this core.
+    pub breaker: Arc<CoreBreaker>,
+    /// Refusals of this process by the core.
+    pub refusals: Arc<Refusals>,
 }
 
 impl From<CoreTransport> for TracedTransport {

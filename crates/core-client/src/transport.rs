@@ -206,11 +206,6 @@ pub fn named_reason(status: &Status) -> Option<ErrorReason> {
     ErrorReason::named(&info.reason).filter(|reason| reason.code().grpc.is_some())
 }
 
-/// Returns `true` if the core refuses the request itself, so that a retry would be refused too.
-fn is_final_refusal(status: &Status) -> bool {
-    matches!(status.code(), Code::InvalidArgument | Code::OutOfRange)
-}
-
 /// Evaluates the answers to reports of one kind. The log gets one line when the core begins to refuse them,
 /// instead of one for each.
 #[derive(Debug)]
@@ -236,7 +231,7 @@ impl ReportAnswers {
                 self.is_refused.store(false, Ordering::Relaxed);
                 Ok(Some(answer))
             }
-            Err(status) if is_final_refusal(&status) => {
+            Err(status) if matches!(status.code(), Code::InvalidArgument | Code::OutOfRange) => {
                 if !self.is_refused.swap(true, Ordering::Relaxed) {
                     tracing::error!(error = failure_text(&status), "the core refuses {}", self.reports);
                 }

@@ -99,7 +99,9 @@ pub(super) fn is_hang_up(error: &sqlx::Error) -> bool {
 
 /// Returns `true` if a statement with this error was answered completely, on a connection that stays usable.
 pub(super) fn keeps_connection_usable(error: &sqlx::Error) -> bool {
-    matches!(error, sqlx::Error::Database(_)) && !is_fatal(error)
+    let fatal = [PgSeverity::Fatal, PgSeverity::Panic];
+    matches!(error, sqlx::Error::Database(_))
+        && reported(error).is_none_or(|error| !fatal.contains(&error.severity()))
 }
 
 /// Returns `true` if the server takes no writes: it is a standby, or was made read-only.
@@ -212,11 +214,6 @@ fn is_outage_of_postgres(error: &DbErr) -> Option<bool> {
         matches!(class, "08" | "28" | "3D" | "40" | "53" | "57" | "58")
             || matches!(code, "25006" | "25P03" | "55P03"),
     )
-}
-
-/// Returns `true` if the server closes the connection after this error.
-fn is_fatal(error: &sqlx::Error) -> bool {
-    reported(error).is_some_and(|error| matches!(error.severity(), PgSeverity::Fatal | PgSeverity::Panic))
 }
 
 /// Returns `true` if the connection is lost, or was never made: another one may work.

@@ -119,13 +119,11 @@ pub(super) async fn for_schema(
     prepare_path(path, schema, create).await?;
     let migrator = retry_while_busy(path, || pool(writing(path))).await?;
     // SQLite silently opens a file that it may not write as read-only.
-    match retry_while_busy(path, || prove_writable(&migrator)).await {
-        Ok(()) => Ok(migrator),
-        Err(error) => {
-            let _ = migrator.close().await; // the reason is `error`
-            Err(error)
-        }
+    if let Err(error) = retry_while_busy(path, || prove_writable(&migrator)).await {
+        let _ = migrator.close().await; // the reason is `error`
+        return Err(error);
     }
+    Ok(migrator)
 }
 
 async fn prepare_path(path: &Path, schema: &Schema, create: bool) -> Result<(), OpenError> {
@@ -227,6 +225,7 @@ where
 {
     let deadline = time::Instant::now() + OPEN_TIMEOUT;
     loop {
+        let may_open_soon = |error: &DbErr| fault::is_locked(error) || fault::is_slow_connection(error);
         match attempt().await {
             Err(error) if may_open_soon(&error) && time::Instant::now() < deadline => {
                 time::sleep(Duration::from_millis(50)).await;
@@ -234,10 +233,6 @@ where
             result => return result.map_err(|error| explain(path, error)),
         }
     }
-}
-
-fn may_open_soon(error: &DbErr) -> bool {
-    fault::is_locked(error) || fault::is_slow_connection(error)
 }
 
 /// Returns the reason why the file cannot be opened.

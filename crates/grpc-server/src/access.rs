@@ -23,9 +23,9 @@ use crate::{connection::ConnectionInfo, methods::Callers};
 #[derive(Clone, Debug, Default)]
 pub struct Security {
     /// Server of a new connection, with TLS.
-    tls: Option<Arc<RwLock<Server>>>,
+    pub tls: Option<Arc<RwLock<Server>>>,
     /// Tokens of which callers must show one.
-    tokens: Option<Arc<RwLock<Vec<ServiceToken>>>>,
+    pub tokens: Option<Arc<RwLock<Vec<ServiceToken>>>>,
     /// `true` if callers must show a certificate, which the TLS handshake verifies.
     requires_certificate: bool,
 }
@@ -82,16 +82,6 @@ impl Security {
     /// Serves only callers that send one of these tokens.
     pub fn with_tokens(self, tokens: Vec<ServiceToken>) -> Self {
         Self { tokens: Some(Arc::new(RwLock::new(tokens))), ..self }
-    }
-
-    /// Returns the tokens of which callers must show one, if they must.
-    pub fn tokens(&self) -> Option<Arc<RwLock<Vec<ServiceToken>>>> {
-        self.tokens.clone()
-    }
-
-    /// Returns the server of new connections, if the port has TLS.
-    pub fn tls(&self) -> Option<Arc<RwLock<Server>>> {
-        self.tls.clone()
     }
 
     /// Returns `true` if callers must authenticate.

@@ -51,7 +51,10 @@ pub(super) fn guarded(
         ToItsEnd::new(Box::pin(async move {
             let (security, calls, budgets, last_logged) = &*shared;
             if !is_grpc(request.headers()) {
-                return Ok(unsupported_media_type());
+                let mut answer = Response::new(Body::empty());
+                *answer.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+                answer.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("application/grpc"));
+                return Ok(answer);
             }
             let method = calls.methods.find(request.uri().path());
             let caller = match security.check(method.callers, &request) {
@@ -150,14 +153,6 @@ fn is_grpc(headers: &HeaderMap) -> bool {
     media_type.split_at_checked(GRPC.len()).is_some_and(|(essence, rest)| {
         essence.eq_ignore_ascii_case(GRPC) && matches!(rest, [] | [b'+' | b';', ..])
     })
-}
-
-/// Returns the answer to a request that is not gRPC, which its client would not understand.
-fn unsupported_media_type() -> Response<Body> {
-    let mut answer = Response::new(Body::empty());
-    *answer.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-    answer.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("application/grpc"));
-    answer
 }
 
 /// Body of a request, which fails with a status if it is too large, or idle.

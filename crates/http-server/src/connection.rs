@@ -63,14 +63,14 @@ impl Connections {
             Err(error) => {
                 // A proxy that checks the port connects and leaves.
                 if error.kind() == io::ErrorKind::InvalidData {
-                    self.slots.metrics().refused.inc();
+                    self.slots.metrics.refused.inc();
                 }
                 tracing::debug!(%proxy, %error, "closed a connection of a proxy");
                 return;
             }
         };
         if client.is_some_and(|client| !activity.connection().counts_for(client.ip())) {
-            self.slots.metrics().refused.inc();
+            self.slots.metrics.refused.inc();
             tracing::debug!(peer = ?client, %proxy, "closed a connection: its address has too many");
             return;
         }
@@ -136,7 +136,7 @@ impl Connections {
             let parts = connection.into_parts();
             (stream, service) = (parts.io.into_inner(), parts.service);
             match end {
-                End::Quiet => stream.put_back(parts.read_buf),
+                End::Quiet => stream.unread = parts.read_buf,
                 End::Over => break,
                 End::Overdue => return,
             }
@@ -145,7 +145,7 @@ impl Connections {
                 break;
             }
         }
-        lingering_close(stream.into_inner(), &self.limits).await;
+        lingering_close(stream.stream, &self.limits).await;
     }
 
     /// Serves HTTP/2, where a frame ends each answer, so that no lingering close is needed.

@@ -36,7 +36,8 @@ pub struct ConnectionSlots {
     exempt: Arc<TrustedProxies>,
     open: Arc<Mutex<OpenConnections>>,
     unread: Arc<AtomicUsize>,
-    metrics: ConnectionMetrics,
+    /// Metrics of these connections.
+    pub metrics: ConnectionMetrics,
 }
 
 /// Open connections, the oldest first.
@@ -57,11 +58,11 @@ pub(super) struct OpenConnection {
     /// Address among whose connections this one counts, once it does.
     address: OnceLock<ClientAddress>,
     /// Time of the last request of a client that the app knows; `None` for a stranger.
-    known_since: Mutex<Option<Instant>>,
+    pub(super) known_since: Mutex<Option<Instant>>,
     /// Bytes of responses that wait for the client; `None` if there were too many.
     unread: Mutex<Option<(usize, Instant)>>,
     /// Task that serves it, once it exists.
-    task: OnceLock<AbortHandle>,
+    pub(super) task: OnceLock<AbortHandle>,
 }
 
 /// Slot of a connection, in total and among those of its address, until it is dropped.
@@ -147,11 +148,6 @@ impl ConnectionSlots {
     /// Lets the names of the counters begin with this prefix.
     pub fn measured_as(self, prefix: &str) -> Self {
         Self { metrics: ConnectionMetrics::with_prefix(prefix), ..self }
-    }
-
-    /// Returns the counters of the connections.
-    pub const fn metrics(&self) -> &ConnectionMetrics {
-        &self.metrics
     }
 
     /// Returns `true` if the address is of such a proxy.
@@ -243,16 +239,6 @@ impl ConnectionSlots {
 }
 
 impl OpenConnection {
-    /// Names the task that serves the connection.
-    pub(super) fn is_served_by(&self, task: AbortHandle) {
-        let _ = self.task.set(task); // it is the only one
-    }
-
-    /// Records a request of a client that the app knows.
-    pub(super) fn note_known(&self, now: Instant) {
-        *self.known_since.lock() = Some(now);
-    }
-
     /// Counts the connection among those of its client's address. Returns `false` if that has its maximum,
     /// and none of them can be closed in its place.
     pub(super) fn counts_for(&self, client: IpAddr) -> bool {
@@ -330,9 +316,9 @@ mod tests {
     fn open(slots: &ConnectionSlots, are_known: &[bool]) -> Vec<(ConnectionSlot, JoinHandle<()>)> {
         let open = are_known.iter().map(|is_known| {
             let (slot, task) = (take(slots, "192.0.2.1").unwrap(), tokio::spawn(pending()));
-            slot.connection.is_served_by(task.abort_handle());
+            slot.connection.task.set(task.abort_handle()).unwrap();
             if *is_known {
-                slot.connection.note_known(Instant::now());
+                *slot.connection.known_since.lock() = Some(Instant::now());
             }
             (slot, task)
         });
@@ -345,7 +331,7 @@ mod tests {
         let open = open(&slots, &[true, false, true, false, false, true]);
         let reclaim = |now| slots.reclaim(&mut slots.open.lock(), None, now);
         assert!(!reclaim(Instant::now()), "they have just been opened");
-        open[0].0.connection.note_known(Instant::now()); // it has sent the last request
+        *open[0].0.connection.known_since.lock() = Some(Instant::now()); // it has sent the last request
         open[4].0.connection.waiting_for_app.store(1, Ordering::Relaxed);
         let mut closed = Vec::new();
         while reclaim(Instant::now() + RECLAIM_AFTER) {

@@ -95,7 +95,8 @@ pub trait App: Send + Sync {
 /// Client of a connection.
 #[derive(Clone)]
 pub struct HttpPeer {
-    address: SocketAddr,
+    /// Its address.
+    pub address: SocketAddr,
     /// `None` in tests of an app.
     connection: Option<Arc<OpenConnection>>,
 }
@@ -107,16 +108,11 @@ impl From<SocketAddr> for HttpPeer {
 }
 
 impl HttpPeer {
-    /// Returns the address.
-    pub const fn address(&self) -> SocketAddr {
-        self.address
-    }
-
     /// Records that the app knows who sends a request now. While all slots are taken, connections of
     /// strangers give way before those of known clients.
     pub fn note_known(&self, now: Instant) {
         if let Some(connection) = &self.connection {
-            connection.note_known(now);
+            *connection.known_since.lock() = Some(now);
         }
     }
 }

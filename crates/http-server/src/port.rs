@@ -119,7 +119,7 @@ impl Port {
     /// Serves the accepted connection.
     fn begin(&mut self, free: Option<OwnedSemaphorePermit>) {
         let Some((stream, peer)) = self.accepted.take() else { return };
-        let (slots, metrics) = (&self.connections.slots, self.connections.slots.metrics());
+        let (slots, metrics) = (&self.connections.slots, &self.connections.slots.metrics);
         if self.connections.proxy_protocol && !slots.exempts(peer.ip()) {
             metrics.refused.inc();
             tracing::debug!(%peer, "closed a connection: it is not of a trusted proxy");
@@ -133,7 +133,7 @@ impl Port {
         metrics.accepted.inc();
         let (connection, counted) = (Arc::clone(&slot.connection), (slot, GaugeGuard::new(&metrics.open)));
         let served = self.connections.serve(stream, peer, Arc::clone(&connection), counted);
-        connection.is_served_by(self.open.spawn(served));
+        let _ = connection.task.set(self.open.spawn(served)); // it is the only one
     }
 }
 

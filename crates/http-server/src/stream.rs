@@ -14,10 +14,10 @@ use super::{activity::Activity, connection_slots::UnreadBytes};
 
 /// Stream that records in the activity when bytes are received, and when all are sent.
 pub(super) struct ObservedStream<I> {
-    stream: I,
+    pub(super) stream: I,
     activity: Activity,
     /// Bytes that were received and not read yet.
-    unread: Bytes,
+    pub(super) unread: Bytes,
     /// Bytes that the client does not take.
     unsent: Option<UnreadBytes>,
     /// Maximum number of bytes that the stream itself holds meanwhile.
@@ -27,10 +27,6 @@ pub(super) struct ObservedStream<I> {
 impl<I> ObservedStream<I> {
     pub(super) fn new(stream: I, activity: Activity, buffer: usize) -> Self {
         Self { stream, activity, unread: Bytes::new(), unsent: None, buffer }
-    }
-
-    pub(super) fn into_inner(self) -> I {
-        self.stream
     }
 
     /// Counts the bytes that are left while the client takes none.
@@ -43,11 +39,6 @@ impl<I> ObservedStream<I> {
         if self.unsent.as_ref().is_none_or(|unsent| unsent.bytes != bytes) {
             self.unsent = Some(UnreadBytes::new(self.activity.connection(), bytes));
         }
-    }
-
-    /// Puts back bytes that were read too early. The stream must have none left from before.
-    pub(super) fn put_back(&mut self, unread: Bytes) {
-        self.unread = unread;
     }
 }
 

@@ -90,7 +90,7 @@ impl ImposedBan {
 #[derive(Debug, Default)]
 pub(super) struct ImposedBans {
     by_key: RwLock<HashMap<Arc<str>, ImposedBan>>,
-    added: Notify,
+    pub(super) added: Notify,
 }
 
 impl ImposedBans {
@@ -125,11 +125,6 @@ impl ImposedBans {
     /// Returns the bans to report.
     pub(super) fn unreported(&self) -> Vec<ImposedBan> {
         self.by_key.read().values().filter(|ban| !ban.is_answered).cloned().collect()
-    }
-
-    /// Waits until a ban has been imposed since the last call.
-    pub(super) async fn added(&self) {
-        self.added.notified().await;
     }
 
     /// Marks a ban whose report the core has accepted or refused, so that it is not reported again.

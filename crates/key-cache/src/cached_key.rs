@@ -11,8 +11,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use petstore_caller::client_address::AllowedAddresses;
-use petstore_caller::plans::Quota;
+use petstore_caller::{client_address::AllowedAddresses, plans::Quota};
 use petstore_clock::UnixMillis;
 use petstore_proto::internal::v1::{AccountChange, KeyState, KeyUse, Plan, ResolvedKey};
 use petstore_telemetry::metrics;

@@ -87,8 +87,8 @@ impl KeyService {
         let cause = if is_too_old {
             Some(FaultCause::CoreLacksMethods)
         } else {
-            let silence = self.core.breaker().is_open().then_some(FaultCause::CoreUnreachable);
-            self.core.refusals().recent().or(silence).or(failure)
+            let silence = self.core.breaker.is_open().then_some(FaultCause::CoreUnreachable);
+            self.core.refusals.recent().or(silence).or(failure)
         };
         let cause = match cause {
             None | Some(FaultCause::CoreUnreachable) if !is_reached => FaultCause::CoreNotReached,

@@ -53,8 +53,7 @@ mod testing;
 
 use std::sync::Arc;
 
-use petstore_caller::client_address::AllowedAddresses;
-use petstore_caller::plans::Quota;
+use petstore_caller::{client_address::AllowedAddresses, plans::Quota};
 use petstore_clock::UnixMillis;
 use petstore_proto::internal::v1::Plan;
 

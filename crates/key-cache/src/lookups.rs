@@ -16,8 +16,7 @@ use std::{
 
 use futures_util::future::{BoxFuture, FutureExt, Shared as SharedFuture, WeakShared};
 use parking_lot::Mutex;
-use petstore_caller::api_key::KeyDigest;
-use petstore_caller::client_address::ClientAddress;
+use petstore_caller::{api_key::KeyDigest, client_address::ClientAddress};
 use petstore_core_client::FairQueue;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, oneshot},

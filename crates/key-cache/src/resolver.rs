@@ -167,7 +167,7 @@ impl KeyResolver {
         };
         let report_bans = async {
             loop {
-                self.0.imposed.added().await;
+                self.0.imposed.added.notified().await;
                 while self.0.report_bans().await.is_err() {
                     sleep(Duration::from_secs(1)).await;
                 }

@@ -63,7 +63,7 @@ pub(super) struct CounterStore {
 impl CounterStore {
     /// Returns a store of every account, for a limiter without any other counters.
     pub(super) fn unbounded() -> Self {
-        Self::with(CounterMap::unbounded)
+        Self::with(|| CounterMap::bounded(usize::MAX))
     }
 
     /// Returns a store of at most 50,000 accounts, which keeps the accounts that used most of their day.
@@ -162,11 +162,6 @@ struct CounterShard<K> {
 }
 
 impl<K: Copy + Eq + Hash> CounterMap<K> {
-    /// Returns a map that is bounded only by the number of callers, for callers that are known.
-    pub(super) fn unbounded() -> Self {
-        Self::bounded(usize::MAX)
-    }
-
     /// Returns a map of at most `capacity` callers a shard. A full shard first evicts counters that are over,
     /// and then the callers who used least of their day, so a flood of new callers cannot evict the count of
     /// a busy one.
@@ -299,7 +294,7 @@ mod tests {
 
     #[test]
     fn expired_state_is_evicted_as_new_callers_arrive() {
-        let map = CounterMap::unbounded();
+        let map = CounterMap::bounded(usize::MAX);
         for caller in 0..20_000 {
             take(&map, caller, 5);
         }

@@ -258,7 +258,7 @@ impl RedisMetrics {
 
 /// Returns the metrics of Redis, whose names begin with the prefix. Without Redis all are 0.
 pub fn redis_metrics(prefix: &str, limiter: Option<&Arc<ResilientLimiter>>) -> Collectors {
-    let metrics = limiter.map(|limiter| limiter.metrics().clone());
+    let metrics = limiter.map(|limiter| limiter.metrics.clone());
     let mut metrics = metrics.unwrap_or_else(|| RedisMetrics::with_prefix(prefix)).collectors();
     let limiter = limiter.cloned();
     let name = format!("{prefix}redis_breaker_open");

@@ -77,7 +77,7 @@ pub struct ResilientLimiter {
     breakers: Mutex<HashMap<Arc<str>, Breaker>>,
     fallback: Fallback,
     started: Instant,
-    metrics: RedisMetrics,
+    pub(super) metrics: RedisMetrics,
 }
 
 impl ResilientLimiter {
@@ -169,10 +169,6 @@ impl ResilientLimiter {
             report_evictions(self.counted(Box::pin(self.redis.probe())).await);
         }
         is_good
-    }
-
-    pub(super) const fn metrics(&self) -> &RedisMetrics {
-        &self.metrics
     }
 
     /// Returns `true` while a shard is not asked, because it does not answer.

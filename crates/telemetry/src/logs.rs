@@ -10,7 +10,7 @@ mod writer;
 use std::{
     io::{self, IsTerminal},
     panic,
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, atomic::Ordering},
 };
 
 use parking_lot::Mutex;
@@ -66,16 +66,13 @@ const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 fn is_directive(text: &str) -> bool {
     // Not `LevelFilter`'s own parser: it accepts numbers and the empty text as levels.
     let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
+    let is_name = |name: &str| {
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
     match text.split_once('=') {
         None => is_level(text),
-        Some((module, level)) => is_module(module) && is_level(level),
+        Some((module, level)) => module.split("::").all(is_name) && is_level(level),
     }
-}
-
-/// Returns `true` if it is a path such as `petstore_core::store`.
-fn is_module(path: &str) -> bool {
-    path.split("::")
-        .all(|name| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'))
 }
 
 /// Starts the log.
@@ -147,7 +144,7 @@ pub fn metrics(prefix: &str) -> Collectors {
     let name = format!("{prefix}log_lines_dropped_total");
     let dropped = counter(&name, "Log lines dropped because stderr was not read fast enough.");
     vec![Sampled::boxed(dropped, |dropped: &IntCounter| {
-        let lines = log().map_or(0, |log| log.writer.dropped());
+        let lines = log().map_or(0, |log| log.writer.dropped.load(Ordering::Relaxed));
         dropped.inc_by(lines.saturating_sub(dropped.get()));
     })]
 }

@@ -26,7 +26,6 @@ use super::ProcessError;
 pub(super) type FirstSecretError = Box<dyn Error + Send + Sync>;
 
 /// Secret that a new store begins with.
-#[derive(Debug)]
 pub(crate) enum FirstSecret {
     /// Key of account `first`.
     ApiKey(ApiKey),

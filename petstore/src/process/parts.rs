@@ -14,7 +14,7 @@ use petstore_clock::Clock;
 use petstore_command_line::output_file::folder_of;
 use petstore_core::{Core, server, store::Store};
 use petstore_core_client::CoreTransport;
-use petstore_database::DatabaseUrl;
+use petstore_database::{DatabaseUrl, OpenOptions};
 use petstore_gateway::{Gateway, RestApp, docs};
 use petstore_grpc_server::{GrpcServerLimits, Security};
 use petstore_http_server::{App, ConnectionSlots, Server, ServerLimits, tls};
@@ -71,7 +71,7 @@ impl Process {
         let slots = ConnectionSlots::new(limits.rest, limits.rest_per_address)
             .exempting(settings.trusted_proxies())
             .measured_as(METRICS);
-        self.metrics.add(slots.metrics().collectors());
+        self.metrics.add(slots.metrics.collectors());
         let certificate = ports.https.as_ref().map(|(_, certificate)| certificate.clone());
         self.metrics.add(petstore_http_server::certificate_metrics(METRICS, certificate.as_ref()));
         if let Some(in_use) = certificate {
@@ -181,7 +181,7 @@ impl Process {
         services: Routes,
     ) {
         let BoundGrpc { listener, addr, file } = port;
-        if let Some(required) = security.tokens() {
+        if let Some(required) = security.tokens.clone() {
             let settings = settings.token.clone();
             self.reloads.add("the token of gRPC callers", settings.service_token_file.clone(), move || {
                 if let Some(tokens) = settings.tokens()? {
@@ -192,7 +192,7 @@ impl Process {
         }
         let expiry = grpc_certificate_expiry(settings.tls_cert.as_deref());
         self.metrics.add(vec![Box::new(expiry.clone())]);
-        if let Some(required) = security.tls() {
+        if let Some(required) = security.tls.clone() {
             let (files, settings) = (settings.tls_file_names().cloned(), settings.clone());
             self.reloads.add("the certificate of the gRPC port", files, move || {
                 if let Some(files) = settings.tls_files()? {
@@ -231,7 +231,8 @@ impl Process {
         replicas: &[DatabaseUrl],
         settings: &StoreSettings,
     ) -> Result<Store, ProcessError> {
-        let store = Store::open(url, replicas, settings.open_options()).await?;
+        let options = OpenOptions { migrate: !settings.no_migrate, quick_check: true };
+        let store = Store::open(url, replicas, options).await?;
         let store = store.with_pet_cache(settings.pet_cache);
         self.addresses.store = Some(url.to_string());
         self.sources.store = Some(store.clone());

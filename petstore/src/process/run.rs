@@ -7,7 +7,7 @@ use std::{
     env,
     error::Error,
     ffi::OsStr,
-    fmt, io,
+    io,
     os::unix::{
         ffi::OsStrExt,
         net::{SocketAddr, UnixDatagram},
@@ -265,10 +265,4 @@ type Digest = [u8; 32];
 
 fn digest(file: &Path) -> Option<Digest> {
     settings_file(file).ok().map(|(content, _)| Sha256::digest(content).into())
-}
-
-impl fmt::Debug for Reloads {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.parts.iter().map(|reload| reload.name)).finish()
-    }
 }

@@ -213,7 +213,7 @@ impl TestShop {
 
     /// Returns every metric that the shop can show, as a table.
     pub fn metrics_table(&self) -> String {
-        self.running.metrics().table()
+        self.running.metrics.table()
     }
 
     /// Returns the address of gRPC.

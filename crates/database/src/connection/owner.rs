@@ -205,7 +205,7 @@ impl Owner {
             && let Some(asking) = self.shared.server.next_asking()
             && let Some(connection) = self.connection.take()
         {
-            let (driver, used_at) = (connection.session.into_driver(), connection.used_at);
+            let (driver, used_at) = (connection.session.driver.into_inner(), connection.used_at);
             if let Err(given) = asking.send((driver, connection.opened_at)) {
                 // The other one has just given up.
                 self.connection =
@@ -268,9 +268,9 @@ impl Owner {
             }
             return;
         }
-        if connection.session.is_read_only() {
+        if *connection.session.is_read_only.get_mut() {
             self.shared.server.record_read_only();
-        } else if self.shared.settings.is_for_writes && connection.session.has_succeeded() {
+        } else if self.shared.settings.is_for_writes && !*connection.session.has_failed.get_mut() {
             self.shared.server.record_write();
         }
         connection.used_at = Instant::now();
@@ -313,12 +313,12 @@ impl OpenConnection {
     }
 
     async fn answers(&mut self, deadline: Instant) -> bool {
-        matches!(time::timeout_at(deadline, self.session.ping()).await, Ok(Ok(())))
+        matches!(time::timeout_at(deadline, self.session.driver.get_mut().ping()).await, Ok(Ok(())))
     }
 
     /// Closes the connection as the protocol requires.
     async fn close(self) {
-        let closed = time::timeout(Duration::from_secs(1), self.session.into_driver().close()).await;
+        let closed = time::timeout(Duration::from_secs(1), self.session.driver.into_inner().close()).await;
         if let Ok(Err(error)) = closed {
             tracing::debug!(%error, "a connection to the database was not closed in order");
         }

@@ -115,15 +115,15 @@ fn parts(statement: &Statement) -> (AssertSqlSafe<&str>, SqlxValues) {
 /// A connection, lent to one job by its owner.
 pub struct Session {
     /// The connection, locked only by that job.
-    driver: Mutex<Driver>,
+    pub(super) driver: Mutex<Driver>,
     settings: Arc<Settings>,
     observer: Option<Observer>,
     /// `true` while it is unknown what the connection is doing, or which state it is in.
     is_in_doubt: AtomicBool,
     /// `true` if a statement of this job has failed.
-    has_failed: AtomicBool,
+    pub(super) has_failed: AtomicBool,
     /// `true` if the server has refused a write of this job because it takes none.
-    is_read_only: AtomicBool,
+    pub(super) is_read_only: AtomicBool,
     is_in_transaction: AtomicBool,
     /// `true` if a transaction failed because statements have to be prepared again.
     has_stale_statements: AtomicBool,
@@ -155,16 +155,6 @@ impl Session {
     /// transaction has ended.
     pub(super) fn is_usable(&self) -> bool {
         !self.is_in_doubt.load(Ordering::Relaxed)
-    }
-
-    /// Returns `true` if no statement of the last job failed.
-    pub(super) fn has_succeeded(&self) -> bool {
-        !self.has_failed.load(Ordering::Relaxed)
-    }
-
-    /// Returns `true` if the server has refused a write of the last job because it takes none.
-    pub(super) fn is_read_only(&self) -> bool {
-        self.is_read_only.load(Ordering::Relaxed)
     }
 
     pub(super) async fn begin(&self) -> Result<(), DbErr> {
@@ -259,14 +249,6 @@ impl Session {
         result
     }
 
-    pub(super) async fn ping(&mut self) -> Result<(), sqlx::Error> {
-        self.driver.get_mut().ping().await
-    }
-
-    pub(super) fn into_driver(self) -> Driver {
-        self.driver.into_inner()
-    }
-
     /// Marks the connection as in doubt before something is sent. It stays so until the answer has arrived,
     /// even if the job is dropped.
     fn start(&self) -> Result<(), DbErr> {
@@ -294,14 +276,10 @@ impl Session {
         }
     }
 
-    fn observe<T>(&self, started: Option<Instant>, statement: &Statement, result: &Result<T, sqlx::Error>) {
-        if let (Some(started), Some(observer)) = (started, &self.observer) {
+    fn observe<T>(&self, started: Instant, statement: &Statement, result: &Result<T, sqlx::Error>) {
+        if let Some(observer) = &self.observer {
             observer(&metric::Info { elapsed: started.elapsed(), statement, failed: result.is_err() });
         }
-    }
-
-    fn started(&self) -> Option<Instant> {
-        self.observer.is_some().then(Instant::now)
     }
 }
 
@@ -332,7 +310,7 @@ impl ConnectionTrait for Session {
     async fn execute_raw(&self, statement: Statement) -> Result<ExecResult, DbErr> {
         let mut driver = self.driver.lock().await;
         self.start()?;
-        let started = self.started();
+        let started = Instant::now();
         let mut result = driver.execute(&statement).await;
         if self.is_to_repeat(&mut driver, &result).await {
             result = driver.execute(&statement).await;
@@ -357,7 +335,7 @@ impl ConnectionTrait for Session {
     async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
         let mut driver = self.driver.lock().await;
         self.start()?;
-        let started = self.started();
+        let started = Instant::now();
         let mut result = driver.rows(&statement).await;
         if self.is_to_repeat(&mut driver, &result).await {
             result = driver.rows(&statement).await;

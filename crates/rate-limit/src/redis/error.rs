@@ -84,21 +84,15 @@ impl RedisCallError {
     /// it is unknown what may still arrive on it. The connection to a replica is dropped in favour of the
     /// server that is now the primary, and so is one of a user who lacks a right that may now be granted.
     pub(super) fn leaves_connection_usable(&self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::OutOfMemory(_)
-            | Self::NotServing(_)
-            | Self::WrongType
-            | Self::SlotMoving
-            | Self::NoScript
-            | Self::Refused(_) => true,
-            Self::Unreachable
-            | Self::TimedOut
-            | Self::Denied
-            | Self::NotPermitted(_)
-            | Self::ReadOnly(_)
-            | Self::Cluster
-            | Self::Protocol => false,
-        }
+                | Self::NotServing(_)
+                | Self::WrongType
+                | Self::SlotMoving
+                | Self::NoScript
+                | Self::Refused(_)
+        )
     }
 }
 

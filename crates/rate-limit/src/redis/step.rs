@@ -40,8 +40,8 @@ pub(super) fn call(verb: &str, script: &str, steps: &[Step], time: Option<u64>) 
 /// One step of the script. It touches two keys at most, both in the slot of the account or address.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
-    owner: String,
-    abuse: Option<String>,
+    pub(super) owner: String,
+    pub(super) abuse: Option<String>,
     verb: &'static str,
     pub(super) quota: Quota,
     settled_at: UnixMillis,
@@ -66,18 +66,6 @@ impl Step {
     pub(super) fn probe(key_prefix: &str, tag: &str) -> Self {
         let owner = [key_prefix, "{", tag, "}"].concat();
         Self { owner, abuse: None, verb: "pass", quota: PROBES, settled_at: UnixMillis(0) }
-    }
-
-    /// Returns the step without the abuse state. While a slot moves, no node of a Cluster has both keys,
-    /// because most keys of accounts have no abuse state. Windows and limits stay exact, but refusals are not
-    /// strikes.
-    pub(super) fn with_one_key(self) -> Self {
-        Self { abuse: None, ..self }
-    }
-
-    /// Returns a key of Redis that the step touches. The other key is in the same slot of a Cluster.
-    pub(super) fn key(&self) -> &str {
-        &self.owner
     }
 }
 

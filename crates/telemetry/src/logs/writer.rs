@@ -37,7 +37,8 @@ pub(super) struct LogWriter {
     wake: Condvar,
     /// Signalled when all bytes are written.
     idle: Condvar,
-    dropped: AtomicU64,
+    /// Lines dropped since the start.
+    pub(super) dropped: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -68,11 +69,6 @@ impl LogWriter {
             writer.waiting.lock().thread = ThreadState::Absent;
         }
         writer
-    }
-
-    /// Returns the number of lines dropped so far.
-    pub(super) fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
     }
 
     /// Waits until the lines so far are written, for [`FLUSH_TIMEOUT`] at most.
@@ -169,7 +165,7 @@ mod tests {
         }
         writer.flush();
         assert_eq!(*sink.0.lock(), expected);
-        assert_eq!(writer.dropped(), 0);
+        assert_eq!(writer.dropped.load(Ordering::Relaxed), 0);
     }
 
     #[test]
@@ -182,7 +178,7 @@ mod tests {
         for _ in 0..3 * LINES {
             (&*writer).write_all(&[b'x'; 1_024]).unwrap();
         }
-        let dropped = writer.dropped();
+        let dropped = writer.dropped.load(Ordering::Relaxed);
         // The thread may have taken as much as waits.
         assert!((LINES as u64..=2 * LINES as u64).contains(&dropped), "{dropped}");
         writer.flush();
@@ -198,6 +194,6 @@ mod tests {
         let writer = LogWriter::default();
         (&writer).write_all(b"line\n").unwrap();
         writer.flush();
-        assert_eq!(writer.dropped(), 1);
+        assert_eq!(writer.dropped.load(Ordering::Relaxed), 1);
     }
 }
