@@ -124,19 +124,7 @@ impl CommandError {
             Self::Core(status) if status.code() == Code::NotFound => 3,
             Self::NotFound(_) => 3,
             Self::NotYetSafe => 4,
-            Self::Store(_)
-            | Self::Runtime(_)
-            | Self::Core(_)
-            | Self::Read { .. }
-            | Self::Unreadable { .. }
-            | Self::Failed(_)
-            | Self::Incomplete { .. }
-            | Self::Strict { .. }
-            | Self::Rejected(_)
-            | Self::Print(_)
-            | Self::Output(_)
-            | Self::SecretNotShown { .. }
-            | Self::Declined(_) => 1,
+            _ => 1,
         }
     }
 }

@@ -18,6 +18,7 @@ use petstore_core::{
     pages::PageSize,
     violations::Violation,
 };
+use petstore_proto::admin::v1 as pb;
 use serde_json::{Map, Value, json};
 
 /// Name of an operator: unique, also among revoked operators. The rules are those of [`AccountName`], and
@@ -65,9 +66,9 @@ impl fmt::Display for OperatorName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// May read everything.
-    Viewer,
+    Viewer = pb::Role::Viewer as isize,
     /// May read and change everything.
-    Admin,
+    Admin = pb::Role::Admin as isize,
 }
 
 impl Role {

@@ -97,9 +97,7 @@ impl MethodError for AdminError {
                 vec![("operator", operator.to_string()), ("role", role.to_string())]
             }
             Self::OperatorNotFound(name) | Self::OperatorExists(name) => vec![("operator", name.to_string())],
-            Self::MissingOperatorToken | Self::InvalidOperatorToken | Self::ForceRequired { .. } => {
-                Vec::new()
-            }
+            _ => Vec::new(),
         };
         let mut details = details_of(&self.code(), values);
         if let Self::TooManyAttempts { retry_after } = self {

@@ -1,7 +1,5 @@
 //! Operators and their changes, in the database of the core.
 
-use std::fmt;
-
 use futures_util::future::BoxFuture;
 use petstore_caller::api_key::ApiKey;
 use petstore_clock::{UnixMillis, parse_timestamp};
@@ -32,7 +30,7 @@ use entity::audit_event::{self, Column};
 
 /// The changes that operators make to a store, each with its event in the audit log, and the operators
 /// themselves. Clones share the connections.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct AdminStore {
     database: Database,
 }
@@ -113,12 +111,6 @@ impl AdminStore {
                 })
             })
             .await
-    }
-}
-
-impl fmt::Debug for AdminStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AdminStore").finish_non_exhaustive()
     }
 }
 

@@ -8,7 +8,6 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use http::HeaderMap;
 use parking_lot::RwLock;
 use petstore_caller::{
     api_key::{KeyDigest, OperatorToken, bearer},
@@ -98,7 +97,8 @@ impl Origin {
         let headers = request.metadata().as_ref();
         // Calls within this process have no peer.
         let peer = request.extensions().get::<Peer>();
-        let forwarded = if peer.is_none_or(|peer| peer.is_gateway) { client_address(headers) } else { None };
+        let sent = headers.get(CLIENT_ADDRESS).filter(|_| peer.is_none_or(|peer| peer.is_gateway));
+        let forwarded = sent.and_then(|sent| sent.to_str().ok()?.parse().ok());
         Self {
             is_local: request.extensions().get::<LocalOperator>().is_some(),
             has_credential: bearer(headers).is_ok(),
@@ -109,11 +109,6 @@ impl Origin {
             call_id: headers.get(X_REQUEST_ID).and_then(RequestId::parse),
         }
     }
-}
-
-/// Returns the client address that a gateway sends.
-fn client_address(headers: &HeaderMap) -> Option<IpAddr> {
-    headers.get(CLIENT_ADDRESS)?.to_str().ok()?.parse().ok()
 }
 
 impl Administration {

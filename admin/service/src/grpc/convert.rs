@@ -223,21 +223,14 @@ pub(super) fn period(
 }
 
 pub(super) fn role(number: i32) -> Result<Role> {
-    match pb::Role::try_from(number) {
-        Ok(pb::Role::Viewer) => Ok(Role::Viewer),
-        Ok(pb::Role::Admin) => Ok(Role::Admin),
-        Ok(pb::Role::Unspecified) | Err(_) => Err(refuse("role", "must be one of viewer, admin")),
-    }
+    let role = Role::ALL.into_iter().find(|role| *role as i32 == number);
+    role.ok_or_else(|| refuse("role", "must be one of viewer, admin"))
 }
 
 pub(super) fn operator(operator: &Operator) -> pb::Operator {
-    let role = match operator.role {
-        Role::Viewer => pb::Role::Viewer,
-        Role::Admin => pb::Role::Admin,
-    };
     pb::Operator {
         name: operator.name.to_string(),
-        role: role.into(),
+        role: operator.role as i32,
         last_four: operator.last_four.clone().unwrap_or_default(),
         create_time: operator.last_four.is_some().then(|| operator.created_at.to_timestamp()),
         revoke_time: operator.revoked_at.map(UnixMillis::to_timestamp),

@@ -246,19 +246,13 @@ fn value_of(field: &FieldDescriptor, value: &Value) -> Json {
         },
         Value::Message(message) => from_message(message),
         Value::List(values) => values.iter().map(|value| value_of(field, value)).collect(),
-        Value::U32(_) | Value::U64(_) | Value::F32(_) | Value::F64(_) | Value::Bytes(_) | Value::Map(_) => {
-            Json::Null
-        }
+        _ => Json::Null, // the service has no fields of other kinds
     }
 }
 
 /// Returns the words of an enumeration, without the unspecified one.
 pub(super) fn words(words: &EnumDescriptor) -> Vec<String> {
-    words
-        .values()
-        .filter(|value| value.number() != 0)
-        .filter_map(|value| word(words, value.number()))
-        .collect()
+    words.values().filter_map(|value| word(words, value.number())).collect()
 }
 
 /// Returns the word of a number: `PLAN_FREE` of `Plan` is `free`.
