@@ -4,6 +4,7 @@ use std::{
     fs, io,
     os::unix::fs::{FileTypeExt, MetadataExt},
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use petstore_command_line::output_file::folder_of;
@@ -17,9 +18,11 @@ use tokio::{
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// Device and inode of the file.
-    identity: (u64, u64),
+    identity: Identity,
 }
+
+/// Device, inode and time of a file. The inode of one that was removed is soon that of another.
+type Identity = (u64, u64, SystemTime);
 
 /// Listens at the path, in mode 0600. Replaces a socket that exists already if no process listens on it; of
 /// two processes that replace it at the same moment, only one can be reached. Blocks, and has to be called
@@ -65,8 +68,9 @@ fn warn_if_others_can_write(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
-    fs::symlink_metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
+fn identity(path: &Path) -> io::Result<Identity> {
+    let metadata = fs::symlink_metadata(path)?;
+    Ok((metadata.dev(), metadata.ino(), metadata.modified()?))
 }
 
 impl Drop for SocketFile {
