@@ -16,13 +16,16 @@ const IMPORT_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// State of the gRPC services. Clones share everything.
 #[derive(Clone)]
 pub struct Core {
-    pub(crate) store: Store,
-    pub(crate) clock: Clock,
+    /// The store.
+    pub store: Store,
+    /// The clock.
+    pub clock: Clock,
     /// Environment whose keys are known; `None` for every environment.
-    pub(crate) environment: Option<Environment>,
+    pub environment: Option<Environment>,
     /// Name of the store, once it was read.
     store_name: Arc<OnceCell<String>>,
-    pub(crate) calls: Calls,
+    /// Bounds of the calls.
+    pub calls: Calls,
     /// Permits of chunks of pets that are written.
     pub(crate) chunks: Arc<Semaphore>,
     pub(crate) import_idle_timeout: Duration,
@@ -67,27 +70,7 @@ impl Core {
     pub fn metrics(&self) -> Collectors {
         let mut metrics = self.calls.metrics();
         metrics.extend(self.store.database().metrics());
-        metrics.extend(self.store.accounts().metrics());
+        metrics.extend(self.store.accounts.metrics());
         metrics
-    }
-
-    /// Returns the core's store.
-    pub fn store(&self) -> &Store {
-        &self.store
-    }
-
-    /// Returns the core's clock.
-    pub fn clock(&self) -> &Clock {
-        &self.clock
-    }
-
-    /// Returns the environment whose keys are known; `None` for every environment.
-    pub fn environment(&self) -> Option<Environment> {
-        self.environment
-    }
-
-    /// Returns the bounds of the core's calls.
-    pub fn calls(&self) -> &Calls {
-        &self.calls
     }
 }

@@ -22,7 +22,8 @@ use entity::installation;
 pub struct Store {
     pub(crate) database: Database,
     pub(crate) pets: StoredPets,
-    pub(crate) accounts: Accounts,
+    /// The accounts.
+    pub accounts: Accounts,
 }
 
 impl Store {
@@ -63,11 +64,6 @@ impl Store {
     /// Returns the database, with its state.
     pub fn database(&self) -> &Database {
         &self.database
-    }
-
-    /// Returns the accounts.
-    pub fn accounts(&self) -> &Accounts {
-        &self.accounts
     }
 
     /// Returns a page in ascending order of the identifier, which `id_of` returns. The cost does not depend

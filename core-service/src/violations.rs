@@ -16,6 +16,15 @@ impl Violation {
     pub const fn new(field: &'static str, rule: &'static str) -> Self {
         Self { field, rule }
     }
+
+    /// Checks that the rule holds.
+    ///
+    /// # Errors
+    ///
+    /// If it does not: the violation of `rule` by `field`.
+    pub fn check(holds: bool, field: &'static str, rule: &'static str) -> Result<(), Self> {
+        if holds { Ok(()) } else { Err(Self { field, rule }) }
+    }
 }
 
 impl fmt::Display for Violation {
@@ -36,16 +45,10 @@ pub fn text(
     most: usize,
     too_long: &'static str,
 ) -> Result<String, Violation> {
-    let rule = if raw.chars().all(char::is_whitespace) {
-        "must not be blank"
-    } else if raw.chars().nth(most).is_some() {
-        too_long
-    } else if raw.contains(char::is_control) {
-        "must not contain control characters"
-    } else {
-        return Ok(raw);
-    };
-    Err(Violation::new(field, rule))
+    Violation::check(!raw.chars().all(char::is_whitespace), field, "must not be blank")?;
+    Violation::check(raw.chars().nth(most).is_none(), field, too_long)?;
+    Violation::check(!raw.contains(char::is_control), field, "must not contain control characters")?;
+    Ok(raw)
 }
 
 /// Members that break their rules, each once, as one message.

@@ -43,11 +43,9 @@ pub fn settings_file(path: &Path) -> Result<(Vec<u8>, Metadata), String> {
     if metadata.is_file() {
         file.take(MAX_BYTES + 1).read_to_end(&mut content).map_err(unreadable)?;
     }
-    if metadata.is_file() && content.len() as u64 <= MAX_BYTES {
-        Ok((content, metadata))
-    } else {
-        Err(format!("{} must be a regular file of at most 1 MiB", path.display()))
-    }
+    let holds = metadata.is_file() && content.len() as u64 <= MAX_BYTES;
+    let rule = || format!("{} must be a regular file of at most 1 MiB", path.display());
+    holds.then_some((content, metadata)).ok_or_else(rule)
 }
 
 /// Returns the text of a file that only its owner has access to: lines without other control characters.

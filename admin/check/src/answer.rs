@@ -267,15 +267,9 @@ impl Answers {
     }
 }
 
-/// Conversion of a condition to a judgement.
-pub(crate) trait OrFinding {
-    fn or(self, finding: impl FnOnce() -> Finding) -> Judgement;
-}
-
-impl OrFinding for bool {
-    fn or(self, finding: impl FnOnce() -> Finding) -> Judgement {
-        if self { Ok(()) } else { Err(finding()) }
-    }
+/// Returns a judgement of a condition.
+pub(crate) fn require(holds: bool, finding: impl FnOnce() -> Finding) -> Judgement {
+    if holds { Ok(()) } else { Err(finding()) }
 }
 
 /// Returns the ids of a list, every item of which has one.
@@ -292,7 +286,9 @@ pub(crate) fn is_error(answer: &Answer) -> Judgement {
     let is_right = code.is_string()
         && message.is_string()
         && body == json!({ "code": code, "message": message, "status": answer.status });
-    is_right.or(|| answer.broken(format!("answered {} with another body than an Error", answer.status)))?;
+    require(is_right, || {
+        answer.broken(format!("answered {} with another body than an Error", answer.status))
+    })?;
     answer.lists("link", &format!("/docs/errors/{}>; rel=\"help\"", answer.code()))
 }
 
@@ -301,7 +297,7 @@ pub(crate) fn names_all(answer: &Answer, names: &[&str]) -> Judgement {
     let body = answer.json();
     let message = body["message"].as_str().unwrap_or_default();
     let is_right = names.iter().all(|name| message.contains(name));
-    is_right.or(|| answer.broken(format!("says {message}, which does not name all of {names:?}")))
+    require(is_right, || answer.broken(format!("says {message}, which does not name all of {names:?}")))
 }
 
 /// Reasons for counts of two answers that do not follow each other.
@@ -315,7 +311,7 @@ pub(crate) fn follows(first: &Answer, second: &Answer, counted: u64) -> Judgemen
         return Err(Finding::NotTried("the window ended meanwhile".to_owned()));
     }
     let is_right = same == reset && after + counted == before;
-    is_right.or(|| {
+    require(is_right, || {
         second.broken(format!(
             "shows {after} requests left until {same}, after {before} until {reset}: {COUNTED_ELSEWHERE}, or \
              others use this address"
@@ -339,11 +335,12 @@ pub(crate) fn shows_the_narrower_window(answer: &Answer) -> Judgement {
         (answer.windows()?, answer.number("x-ratelimit-limit")?, answer.shown_window()?);
     let shown = if minute.left < day.left { minute } else { day };
     let is_shown = (limit, left) == (shown.limit, shown.left);
-    is_shown
-        .or(|| answer.broken(format!("shows {left} of {limit}, not {} of {}", shown.left, shown.limit)))?;
+    require(is_shown, || {
+        answer.broken(format!("shows {left} of {limit}, not {} of {}", shown.left, shown.limit))
+    })?;
     let Some(now) = now(answer) else { return Ok(()) };
     let is_near = (now + shown.resets_in).abs_diff(reset) <= CLOCK_TOLERANCE;
-    is_near.or(|| {
+    require(is_near, || {
         let until = shown.resets_in;
         answer.broken(format!("shows the reset {reset}, in {until} s, {now} s after 1970"))
     })

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::{
     answer::{
-        Answer, Answers, COUNTED_ELSEWHERE, Finding, Judgement, OrFinding as _, follows, ids, is_error,
-        names_all, shows_the_narrower_window,
+        Answer, Answers, COUNTED_ELSEWHERE, Finding, Judgement, follows, ids, is_error, names_all, require,
+        shows_the_narrower_window,
     },
     openapi::Described,
     request::PET,
@@ -52,7 +52,7 @@ pub(crate) const CLAUSES: &[Clause] = &[
         let (page, pet) = (all.get("page")?, all.get("pet")?);
         let is_same =
             page.body.strip_prefix(b"[").and_then(|rest| rest.strip_suffix(b"]")) == Some(&pet.body);
-        is_same.or(|| pet.broken("differs from the pet of the list"))
+        require(is_same, || pet.broken("differs from the pet of the list"))
     }),
     plain("2.2", "A new pet has a name that is not blank, a categoryId without a fraction, and no null."),
     clause("2.4", "Every failure is an Error, whose Link leads to the page about its code.", |all, _| {
@@ -69,7 +69,7 @@ pub(crate) const CLAUSES: &[Clause] = &[
         let is_right = usage["days"].as_array().map(Vec::len) == Some(30)
             && is_within(&usage["minute"])
             && is_within(&usage["day"]);
-        is_right.or(|| answer.broken(format!("answered {usage}")))
+        require(is_right, || answer.broken(format!("answered {usage}")))
     }),
     clause("3.1", "Every response has each X-RateLimit field once, a decimal number.", |all, _| {
         all.each(|answer| answer.number("x-ratelimit-limit").and(answer.shown_window()).map(drop))
@@ -80,7 +80,7 @@ pub(crate) const CLAUSES: &[Clause] = &[
         |all, _| {
             all.each(|answer| {
                 let lengths = answer.windows()?.map(|window| window.length);
-                (lengths == [60, DAY_SECS]).or(|| answer.broken(format!("has windows of {lengths:?} s")))
+                require(lengths == [60, DAY_SECS], || answer.broken(format!("has windows of {lengths:?} s")))
             })
         },
     ),
@@ -90,7 +90,7 @@ pub(crate) const CLAUSES: &[Clause] = &[
         let sent = all.sent("page", "x-request-id");
         all.each(|answer| {
             let id = id(answer)?;
-            (is_version_7(&id) || id == sent).or(|| answer.broken(format!("has X-Request-Id: {id}")))
+            require(is_version_7(&id) || id == sent, || answer.broken(format!("has X-Request-Id: {id}")))
         })?;
         all.get("page")?.has("x-request-id", &sent)
     }),
@@ -101,7 +101,7 @@ pub(crate) const CLAUSES: &[Clause] = &[
         all.each(|answer| {
             let is_json = serde_json::from_slice::<Value>(&answer.body).is_ok();
             if answer.body.is_empty() { Ok(()) } else { answer.has("content-type", "application/json") }?;
-            (is_json || answer.body.is_empty()).or(|| answer.broken("has another body"))
+            require(is_json || answer.body.is_empty(), || answer.broken("has another body"))
         })
     }),
     plain("4.2", "Without a valid key, even an unknown path is 401."),
@@ -120,7 +120,7 @@ pub(crate) const CLAUSES: &[Clause] = &[
         keyed.filter_map(|(_, answer)| answer.as_ref().ok()).try_for_each(|answer| {
             let field = answer.field("x-api-key-expires")?;
             let is_end = jiff::fmt::rfc2822::parse(&field).is_ok_and(|date| date.timestamp() == end);
-            is_end.or(|| answer.broken(format!("has X-Api-Key-Expires: {field}, not {end}")))
+            require(is_end, || answer.broken(format!("has X-Api-Key-Expires: {field}, not {end}")))
         })
     }),
     clause("6.3", "Every request with a valid key counts once; OPTIONS and usage do not.", |all, _| {
@@ -136,7 +136,7 @@ pub(crate) const CLAUSES: &[Clause] = &[
         }
         let counted = used_after.saturating_sub(used_before);
         let sent = all.counted("usage", "usage after")?;
-        (counted == sent).or(|| {
+        require(counted == sent, || {
             after.broken(format!(
                 "shows {sent} requests counted as {counted}: {COUNTED_ELSEWHERE}, or others use the account"
             ))
@@ -148,13 +148,15 @@ pub(crate) const CLAUSES: &[Clause] = &[
         |all, _| {
             let over = all.any("over the limit")?;
             let (status, code) = (over.status, over.code());
-            (status == 429 && code == "RATE_LIMITED")
-                .or(|| over.broken(format!("answered {status} {code} with no requests left")))?;
+            require(status == 429 && code == "RATE_LIMITED", || {
+                over.broken(format!("answered {status} {code} with no requests left"))
+            })?;
             let (left, wait) = (over.number("x-ratelimit-remaining")?, over.number("retry-after")?);
-            (left == 0 && (1..=60).contains(&wait))
-                .or(|| over.broken(format!("has {left} left, to wait {wait} s")))?;
+            require(left == 0 && (1..=60).contains(&wait), || {
+                over.broken(format!("has {left} left, to wait {wait} s"))
+            })?;
             let after = all.any("after the wait")?;
-            (after.status != 429).or(|| after.broken("answered 429 after the wait"))
+            require(after.status != 429, || after.broken("answered 429 after the wait"))
         },
     ),
     clause("6.3.3", "Exactly as many requests are admitted as are left.", |all, _| {
@@ -164,7 +166,7 @@ pub(crate) const CLAUSES: &[Clause] = &[
             return Err(Finding::NotTried("the minute ended meanwhile".to_owned()));
         }
         let admitted = all.counted("first of the minute", "over the limit")?.saturating_sub(1);
-        (admitted == left).or(|| over.broken(format!("came after {admitted} of {left} requests left")))
+        require(admitted == left, || over.broken(format!("came after {admitted} of {left} requests left")))
     }),
     clause(
         "6.5",
@@ -176,7 +178,7 @@ pub(crate) const CLAUSES: &[Clause] = &[
         follows(all.get("first of two")?, all.get("second of two")?, 1)?;
         let (other, own) = (all.get("other address")?, all.any("second of two")?);
         let ((left, reset), (spent, same)) = (other.shown_window()?, own.shown_window()?);
-        (reset != same || left > spent).or(|| {
+        require(reset != same || left > spent, || {
             other.broken(
                 "from another address shows the same counts: the service does not see its clients' addresses \
                  (X-Forwarded-For, --trusted-proxy)",
@@ -197,7 +199,7 @@ pub(crate) const CLAUSES: &[Clause] = &[
             let is_last = answer.values("x-next-cursor").is_empty();
             let is_right = (ids.len() == most || (ids.len() < most && is_last))
                 && ids.is_sorted_by(|one, next| one < next);
-            is_right.or(|| answer.broken(format!("has the ids {ids:?}")))
+            require(is_right, || answer.broken(format!("has the ids {ids:?}")))
         })
     }),
     clause(
@@ -217,7 +219,7 @@ pub(crate) const CLAUSES: &[Clause] = &[
             let (first, second) = (ids(page)?, ids(next)?);
             let is_next =
                 first.iter().all(|first| second.iter().all(|second| first < second)) && !second.is_empty();
-            is_next.or(|| next.broken(format!("has the ids {second:?} after {first:?}")))?;
+            require(is_next, || next.broken(format!("has the ids {second:?} after {first:?}")))?;
             next.lists("link", "rel=\"first\"")
         },
     ),
@@ -230,7 +232,7 @@ pub(crate) const CLAUSES: &[Clause] = &[
         let answer = all.get("sold")?;
         let pets = answer.json();
         let is_sold = pets.as_array().is_some_and(|pets| pets.iter().all(|pet| pet["status"] == "sold"));
-        is_sold.or(|| answer.broken(format!("has {pets}")))
+        require(is_sold, || answer.broken(format!("has {pets}")))
     }),
     clause("7.3", "createPet answers 201 with the pet as it was sent.", |all, _| {
         let answer = all.get("created")?;
@@ -240,7 +242,7 @@ pub(crate) const CLAUSES: &[Clause] = &[
         let has_id = id.as_i64().is_some_and(|id| id > 0);
         let is_right =
             has_id && ["name", "categoryId", "status"].iter().all(|it| came.get(it) == sent.get(it));
-        is_right.or(|| answer.broken(format!("has {}", answer.json())))
+        require(is_right, || answer.broken(format!("has {}", answer.json())))
     }),
     clause("7.3.1", "A body that is not JSON, or compressed, is 415 with what is accepted.", |all, _| {
         all.get("text")?.has("accept", "application/json")?;
@@ -255,7 +257,7 @@ pub(crate) const CLAUSES: &[Clause] = &[
         let created = all.get("created")?;
         created.field("location")?;
         let located = all.get("located")?;
-        (created.body == located.body).or(|| located.broken("differs from the pet of the 201"))
+        require(created.body == located.body, || located.broken("differs from the pet of the 201"))
     }),
     plain("7.4.1", "An Idempotency-Key of more than 255 characters is INVALID_IDEMPOTENCY_KEY."),
     clause("7.4.2", "The same Idempotency-Key and pet is 201 with the stored pet, replayed.", |all, _| {
@@ -264,7 +266,7 @@ pub(crate) const CLAUSES: &[Clause] = &[
             return Err(created.broken("was replayed when it was first sent: something repeats requests"));
         }
         repeated.has("idempotency-replayed", "true")?;
-        (created.body == repeated.body).or(|| repeated.broken("has another pet"))
+        require(created.body == repeated.body, || repeated.broken("has another pet"))
     }),
     plain("7.4.3", "The same Idempotency-Key with another pet is IDEMPOTENCY_KEY_REUSED."),
     plain("7.5", "An unknown pet is PET_NOT_FOUND."),
@@ -283,7 +285,7 @@ pub(crate) const CLAUSES: &[Clause] = &[
     clause("7.6.1", "HEAD is GET without a body.", |all, _| {
         let (page, head) = (all.get("page")?, all.get("HEAD")?);
         let [of_page, of_head] = [page, head].map(|it| ["x-next-cursor", "link"].map(|name| it.values(name)));
-        (head.body.is_empty() && of_page == of_head).or(|| head.broken("differs from GET"))
+        require(head.body.is_empty() && of_page == of_head, || head.broken("differs from GET"))
     }),
     clause("7.6.2", "OPTIONS is 204 with Allow.", |all, _| all.get("OPTIONS")?.lists("allow", "POST")),
     clause("7.6.3", "Another method is 405 with Allow, an unknown path is 404.", |all, _| {
@@ -292,7 +294,7 @@ pub(crate) const CLAUSES: &[Clause] = &[
     clause("7.9.1", "Unknown parameters are ignored, and X-Ignored-Input names them.", |all, _| {
         let (page, same) = (all.get("page")?, all.get("unknown parameter")?);
         same.lists("x-ignored-input", "\"nonsense\";in=query")?;
-        (page.body == same.body).or(|| same.broken("has another page"))
+        require(page.body == same.body, || same.broken("has another page"))
     }),
     clause("8.5", "409, 429 and 503 have Retry-After.", |all, _| {
         let is_one = |answer: &Answer| matches!(answer.status, 409 | 429 | 503);
@@ -318,7 +320,7 @@ pub(crate) const CLAUSES: &[Clause] = &[
     clause("10.6", "The OpenAPI document is beside /v1, with a strong ETag.", |all, _| {
         let answer = all.get("document")?;
         let tag = answer.field("etag")?;
-        tag.starts_with('"').or(|| answer.broken(format!("has ETag: {tag}")))
+        require(tag.starts_with('"'), || answer.broken(format!("has ETag: {tag}")))
     }),
 ];
 

@@ -191,11 +191,8 @@ fn find(settings: &AdminSettings, text: impl Read) -> Result<(), CommandError> {
     let findings = findings(&keys, &answers.collect::<Result<Vec<_>, _>>()?);
     settings.print(&findings, |findings| table(FINDINGS, &findings["keys"]))?;
     let is_known = |finding: &Value| finding["finding"] == "known";
-    if findings["keys"].as_array().is_some_and(|keys| keys.iter().any(is_known)) {
-        Ok(())
-    } else {
-        Err(CommandError::NotFound("the text has no key of this service".to_owned()))
-    }
+    let is_found = findings["keys"].as_array().is_some_and(|keys| keys.iter().any(is_known));
+    is_found.then_some(()).ok_or(CommandError::NotFound("the text has no key of this service".to_owned()))
 }
 
 /// Returns every key in a text of any size, each once.

@@ -36,12 +36,8 @@ impl OperatorName {
     ///
     /// If it is not such a name.
     pub fn parse(raw: &str) -> Result<Self, Violation> {
-        if raw == Self::LOCAL.as_str() {
-            return Err(Violation::new(
-                "name",
-                "must not be local, the name of commands on the store itself",
-            ));
-        }
+        let rule = "must not be local, the name of commands on the store itself";
+        Violation::check(raw != Self::LOCAL.as_str(), "name", rule)?;
         AccountName::parse_field("name", raw).map(|name| Self::stored(name.to_string()))
     }
 

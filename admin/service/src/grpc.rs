@@ -37,8 +37,8 @@ pub struct Administration {
 impl Administration {
     /// Returns the administration of this core.
     pub fn new(core: Core) -> Self {
-        let guesses = Arc::new(Guesses::new(core.clock().clone()));
-        Self { store: AdminStore::new(core.store()), core, guesses }
+        let guesses = Arc::new(Guesses::new(core.clock.clone()));
+        Self { store: AdminStore::new(&core.store), core, guesses }
     }
 
     /// Returns the services of the core, and that of its operators.

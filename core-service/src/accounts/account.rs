@@ -143,20 +143,12 @@ impl AccountName {
     ///
     /// If it is not such a name.
     pub fn parse_field(field: &'static str, raw: &str) -> Result<Self, Violation> {
-        if ApiKey::begins_in(raw) {
-            return Err(Violation::new(field, NO_KEY));
-        }
+        let rule = "must be 1 to 64 letters, digits, dots, underscores and hyphens, and begin with a letter or digit";
+        Violation::check(!ApiKey::begins_in(raw), field, NO_KEY)?;
         let starts_well = raw.starts_with(|first: char| first.is_ascii_alphanumeric());
         let goes_on_well = raw.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
-        if starts_well && goes_on_well && raw.len() <= Self::MAX_CHARS {
-            Ok(Self(raw.to_owned()))
-        } else {
-            Err(Violation::new(
-                field,
-                "must be 1 to 64 letters, digits, dots, underscores and hyphens, \
-                 and begin with a letter or digit",
-            ))
-        }
+        Violation::check(starts_well && goes_on_well && raw.len() <= Self::MAX_CHARS, field, rule)?;
+        Ok(Self(raw.to_owned()))
     }
 
     /// Returns the name as it was written.

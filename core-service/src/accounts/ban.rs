@@ -43,11 +43,8 @@ impl Ban {
     ///
     /// If it does not end after it begins.
     pub fn new(from: UnixMillis, until: UnixMillis, origin: BanOrigin) -> Result<Self, Violation> {
-        if from < until {
-            Ok(Self { from, until, origin })
-        } else {
-            Err(Violation::new("ban", "must end after it begins"))
-        }
+        Violation::check(from < until, "ban", "must end after it begins")?;
+        Ok(Self { from, until, origin })
     }
 }
 

@@ -52,20 +52,16 @@ impl Remark {
         max_chars: usize,
         length_rule: &'static str,
     ) -> Result<Option<Self>, Violation> {
-        let refused = |rule| Err(Violation::new(field, rule));
         if raw.is_empty() {
-            Ok(None)
-        } else if raw.trim().is_empty() || raw.chars().count() > max_chars {
-            refused(length_rule)
-        } else if raw.chars().any(char::is_control) {
-            refused("must not contain control characters")
-        } else if raw.chars().any(is_invisible) {
-            refused("must not contain invisible characters, or ones that change the direction of text")
-        } else if ApiKey::begins_in(raw) {
-            refused(NO_KEY)
-        } else {
-            Ok(Some(Self(raw.to_owned())))
+            return Ok(None);
         }
+        let check = |holds, rule| Violation::check(holds, field, rule);
+        let visible = "must not contain invisible characters, or ones that change the direction of text";
+        check(!raw.trim().is_empty() && raw.chars().count() <= max_chars, length_rule)?;
+        check(!raw.chars().any(char::is_control), "must not contain control characters")?;
+        check(!raw.chars().any(is_invisible), visible)?;
+        check(!ApiKey::begins_in(raw), NO_KEY)?;
+        Ok(Some(Self(raw.to_owned())))
     }
 
     /// Returns a text read from the database, without checking it.

@@ -74,18 +74,11 @@ impl UsageMinute {
     ///
     /// If the minute is not from 1970 to 9999, or a count is negative or above [`MAX_COUNT`].
     pub fn new(minute: Minute, key_id: Option<KeyId>, counts: RequestCounts) -> Result<Self, Violation> {
-        for (holds, rule) in [
-            (minute.is_valid(), "must have minutes from 1970 to 9999"),
-            (counts.columns().iter().all(|count| *count >= 0), "must not have negative numbers"),
-            (
-                counts.columns().iter().all(|count| *count <= MAX_COUNT),
-                "must not have counts above 1000000000000000",
-            ),
-        ] {
-            if !holds {
-                return Err(Violation::new("requests", rule));
-            }
-        }
+        let check = |holds, rule| Violation::check(holds, "requests", rule);
+        let are = |holds: fn(&i64) -> bool| counts.columns().iter().all(holds);
+        check(minute.is_valid(), "must have minutes from 1970 to 9999")?;
+        check(are(|count| *count >= 0), "must not have negative numbers")?;
+        check(are(|count| *count <= MAX_COUNT), "must not have counts above 1000000000000000")?;
         Ok(Self { minute, key_id, counts })
     }
 }
@@ -107,11 +100,8 @@ pub struct UsageReport {
 ///
 /// If the name is not of that form.
 pub fn check_reporter(name: &str) -> Result<(), Violation> {
-    if (1..=64).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic()) {
-        Ok(())
-    } else {
-        Err(Violation::new("reporter", "must be 1 to 64 visible ASCII characters"))
-    }
+    let holds = (1..=64).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
+    Violation::check(holds, "reporter", "must be 1 to 64 visible ASCII characters")
 }
 
 /// Checks that a request may have this id, by the same rule as gateways, which replace any other.
@@ -193,14 +183,10 @@ impl RefusalCount {
     ///
     /// If the minute is not from 1970 to 9999, or the count is negative or above [`MAX_COUNT`].
     pub fn new(minute: Minute, cause: RefusalCause, requests: i64) -> Result<Self, Violation> {
-        if minute.is_valid() && (0..=MAX_COUNT).contains(&requests) {
-            Ok(Self { minute, cause, requests })
-        } else {
-            Err(Violation::new(
-                "refusal_counts",
-                "must have minutes from 1970 to 9999 and counts that are not negative",
-            ))
-        }
+        let rule = "must have minutes from 1970 to 9999 and counts that are not negative";
+        let holds = minute.is_valid() && (0..=MAX_COUNT).contains(&requests);
+        Violation::check(holds, "refusal_counts", rule)?;
+        Ok(Self { minute, cause, requests })
     }
 }
 

@@ -80,11 +80,8 @@ pub(crate) fn parse_batch(
 ///
 /// If the name is not of that form.
 pub fn check_import_id(name: &str) -> Result<(), Violation> {
-    if (1..=200).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic()) {
-        Ok(())
-    } else {
-        Err(Violation::new("importId", "must be 1 to 200 visible ASCII characters"))
-    }
+    let holds = (1..=200).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
+    Violation::check(holds, "importId", "must be 1 to 200 visible ASCII characters")
 }
 
 /// Lines of an import that take effect together.
@@ -106,10 +103,8 @@ impl ImportChunk {
     pub fn end(lines: &[i64], last_line: i64) -> Result<i64, Violations> {
         let ascending = lines.first().is_none_or(|first| *first > 0)
             && lines.windows(2).all(|pair| matches!(pair, [one, other] if one < other));
-        if lines.len() > 1_000 || !ascending {
-            let rule = "must be at most 1,000, their numbers ascending from 1 on";
-            return Err(Violation::new("lines", rule).into());
-        }
+        let rule = "must be at most 1,000, their numbers ascending from 1 on";
+        Violation::check(lines.len() <= 1_000 && ascending, "lines", rule)?;
         let last = lines.last().copied().unwrap_or_default();
         match last_line {
             0 => Ok(last),

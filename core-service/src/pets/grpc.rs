@@ -92,11 +92,8 @@ fn parse_pet(pet: Option<v1::NewPet>) -> Result<NewPet, Violations> {
 }
 
 fn parse_of_batch(request: CreatePetRequest) -> Result<NewPet, Violations> {
-    if request.request_id.is_empty() {
-        parse_pet(request.pet)
-    } else {
-        Err(Violation::new("requestId", "must be empty in a batch").into())
-    }
+    Violation::check(request.request_id.is_empty(), "requestId", "must be empty in a batch")?;
+    parse_pet(request.pet)
 }
 
 fn parse_list(request: &v1::ListPetsRequest) -> CallResult<ListPets> {

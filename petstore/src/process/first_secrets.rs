@@ -106,7 +106,7 @@ impl FirstSecret {
     /// Returns `true` if the store has no secret of this kind yet.
     async fn is_missing(&self, store: &Store) -> Result<bool, AdminError> {
         match self {
-            Self::ApiKey(_) => Ok(!store.accounts().has_accounts().await?),
+            Self::ApiKey(_) => Ok(!store.accounts.has_accounts().await?),
             Self::OperatorToken(_) => Ok(!AdminStore::new(store).has_operators().await?),
         }
     }
@@ -115,7 +115,7 @@ impl FirstSecret {
     async fn is_known(&self, store: &Store, draft: &str) -> Result<bool, AdminError> {
         match self {
             Self::ApiKey(_) => match ApiKey::parse(draft.trim_end()) {
-                Some(key) => Ok(!store.accounts().find_keys(&[key.digest()]).await?.is_empty()),
+                Some(key) => Ok(!store.accounts.find_keys(&[key.digest()]).await?.is_empty()),
                 None => Ok(false),
             },
             Self::OperatorToken(_) => match OperatorToken::parse(draft.trim_end()) {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     async fn has_key(store: &Store, key: &ApiKey) -> bool {
-        !store.accounts().find_keys(&[key.digest()]).await.unwrap().is_empty()
+        !store.accounts.find_keys(&[key.digest()]).await.unwrap().is_empty()
     }
 
     fn names(folder: &TempDir) -> Vec<String> {
@@ -192,7 +192,7 @@ mod tests {
 
         let refusal = made(&store, &url).await.unwrap_err().to_string();
         assert!(refusal.contains("first-api-key"), "{refusal}");
-        assert!(!store.accounts().has_accounts().await.unwrap());
+        assert!(!store.accounts.has_accounts().await.unwrap());
     }
 
     #[tokio::test]

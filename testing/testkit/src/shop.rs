@@ -315,7 +315,7 @@ impl TestShop {
 
     /// Returns the number of bans in the store.
     pub async fn bans(&self) -> usize {
-        let bans = self.store().accounts().list_bans(self.clock.now(), None, None, None).await;
+        let bans = self.store().accounts.list_bans(self.clock.now(), None, None, None).await;
         bans.expect("the store answers").0.len()
     }
 

@@ -52,7 +52,7 @@ pub(super) struct Call {
 impl Call {
     /// Returns the accounts of the core.
     pub(super) fn accounts(&self) -> &Accounts {
-        self.core.store().accounts()
+        &self.core.store.accounts
     }
 
     /// Returns the result of a change by the operator, in an exclusive transaction.
@@ -127,14 +127,13 @@ impl Administration {
         let is_known =
             origin.is_local || origin.token.as_ref().is_some_and(|token| self.guesses.knows(token.digest()));
         // Possible guesses have a separate capacity, so that they take none from known operators.
-        let capacity =
-            if is_known { self.core.calls().capacity(called.class) } else { &self.guesses.capacity };
+        let capacity = if is_known { self.core.calls.capacity(called.class) } else { &self.guesses.capacity };
         let mut name = None;
         let answered = self
             .core
-            .calls()
+            .calls
             .answer(capacity, called, request, |message| async {
-                let now = self.core.clock().now();
+                let now = self.core.clock.now();
                 let operator = self.authenticate(rpc, &origin, now).await?;
                 name = Some(operator.name.to_string());
                 if operator.role < needed {

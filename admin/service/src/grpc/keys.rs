@@ -51,7 +51,7 @@ pub(super) async fn create(call: Call, request: CreateKeyRequest) -> Result<Crea
 
 /// Returns the environment of a new key. A core that serves one environment refuses the other.
 fn environment(call: &Call, asked: Option<Environment>) -> Result<Environment> {
-    match (call.core.environment(), asked) {
+    match (call.core.environment, asked) {
         (Some(own), Some(asked)) if own != asked => {
             Err(convert::refuse("environment", "must be the one that the core serves"))
         }
@@ -100,7 +100,7 @@ pub(super) async fn find(call: Call, request: FindKeysRequest) -> Result<FindKey
     let found = call.accounts().find_keys(&digests).await?;
     let (digests, keys): (Vec<_>, Vec<_>) = found.into_iter().unzip();
     let keys = digests.iter().zip(with_bans(&call, &keys).await?);
-    let environment = call.core.environment().map_or(pb::Environment::Unspecified, convert::environment_of);
+    let environment = call.core.environment.map_or(pb::Environment::Unspecified, convert::environment_of);
     Ok(FindKeysResponse {
         keys: keys.map(|(digest, key)| FoundKey { digest: digest.to_hex(), key: Some(key) }).collect(),
         environment: environment.into(),

@@ -73,7 +73,7 @@ impl Shop {
         let home = Home::new(make_schema).await;
         let (clock, hand) = Clock::manual(START);
         let core = Core::new(open(&home).await, clock);
-        let (administration, store) = (Administration::new(core.clone()), AdminStore::new(core.store()));
+        let (administration, store) = (Administration::new(core.clone()), AdminStore::new(&core.store));
         Self { core, administration, store, hand, home }
     }
 

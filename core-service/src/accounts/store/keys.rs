@@ -237,10 +237,7 @@ pub async fn replace(
 
 /// Checks that a key expires in the future, if ever.
 fn check_expiry(expires_at: Option<UnixMillis>, now: UnixMillis) -> Result<(), Violation> {
-    match expires_at {
-        Some(expires_at) if expires_at <= now => Err(Violation::new("expireTime", "must be in the future")),
-        _ => Ok(()),
-    }
+    Violation::check(expires_at.is_none_or(|at| at > now), "expireTime", "must be in the future")
 }
 
 /// Returns a key, in a transaction.

@@ -42,7 +42,7 @@ impl Sources {
             Some(store) => Some(store.database().fault().await),
         };
         let (core, limiter) = self.gateway.as_ref().map(Gateway::faults).unzip();
-        let grpc = self.served.as_ref().map(|core| core.calls().port_fault());
+        let grpc = self.served.as_ref().map(|core| core.calls.port_fault());
         let parts = [("core", core), ("database", database), ("limiter", limiter), ("grpc", grpc)];
         parts.into_iter().filter_map(|(part, fault)| Some((part, fault?))).collect()
     }

@@ -216,7 +216,7 @@ async fn the_last_page_of_a_hundred_thousand_accounts_is_as_small_as_the_first()
     const ACCOUNTS: i64 = 100_000;
     let shop = Shop::open().await;
     let mut admin = local(&shop);
-    fill(shop.core.store().database().writer(), ACCOUNTS).await;
+    fill(shop.core.store.database().writer(), ACCOUNTS).await;
     let end_of_month = TODAY + 16;
     for (near_limit, interval, rows_of_account, last) in
         [(false, 0, 2, TODAY), (false, 3, 1, end_of_month), (true, 0, 1, TODAY)]

@@ -162,7 +162,7 @@ async fn the_audit_is_filtered_by_operator_account_key_and_time() {
 async fn the_database_refuses_to_change_or_remove_an_audit_event() {
     let shop = Shop::open().await;
     local(&shop).create_account(new_account("acme")).await.unwrap();
-    let database = shop.core.store().database();
+    let database = shop.core.store.database();
     let insert = "INTO audit_events (id, created_at, operator, client_address, action) \
                   SELECT id, created_at, 'eve', client_address, action FROM audit_events";
     let statements = if database.backend() == DbBackend::Sqlite {

@@ -240,7 +240,7 @@ async fn keys_are_found_by_their_digests_in_any_state() {
 
 /// Reports one request with a key at the current time, as a gateway does.
 async fn used(shop: &Shop, key: &pb::Key, number: i64) {
-    let minute = i64::try_from(shop.core.clock().now().as_secs() / 60).unwrap();
+    let minute = i64::try_from(shop.core.clock.now().as_secs() / 60).unwrap();
     let row = UsageRow {
         account_id: key.account_id,
         key_id: key.id.clone(),
@@ -251,7 +251,7 @@ async fn used(shop: &Shop, key: &pb::Key, number: i64) {
     let report =
         ReportUsageRequest { reporter: "gateway".into(), number, requests: vec![row], ..Default::default() };
     reports(shop).report_usage(report).await.unwrap();
-    let last_use = KeyUse { key_id: key.id.clone(), last_used_at_ms: shop.core.clock().now().as_i64() };
+    let last_use = KeyUse { key_id: key.id.clone(), last_used_at_ms: shop.core.clock.now().as_i64() };
     shop.keys().report_use(ReportUseRequest { uses: vec![last_use] }).await.unwrap();
 }
 
