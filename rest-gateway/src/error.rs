@@ -151,7 +151,7 @@ impl ApiError {
             | Self::InvalidParameter(faults)
             | Self::InvalidCursor(faults)
             | Self::UnknownInput(faults)
-            | Self::Core { message: faults, .. } => faults.named(),
+            | Self::Core { message: faults, .. } => &faults.named,
             _ => &[],
         }
     }
@@ -222,10 +222,6 @@ pub struct Faults {
 impl Faults {
     pub(crate) const fn new(message: String, named: Vec<InputFault>) -> Self {
         Self { message, named }
-    }
-
-    pub(crate) fn named(&self) -> &[InputFault] {
-        &self.named
     }
 }
 

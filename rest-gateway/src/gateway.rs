@@ -96,7 +96,7 @@ impl Gateway {
         Self(Arc::new(GatewayState {
             settings,
             keys: KeyResolver::new(
-                core.transport().clone(),
+                core.transport.clone(),
                 INTERNAL_METHODS,
                 on_changes,
                 clock.clone(),
@@ -106,7 +106,7 @@ impl Gateway {
             early_reads: AccountReads::default(),
             limiter,
             redis,
-            usage: Arc::new(UsageCounter::new(core.transport().clone(), clock.clone())),
+            usage: Arc::new(UsageCounter::new(core.transport.clone(), clock.clone())),
             core: CoreCalls::new(core),
             clock,
             metrics,
@@ -139,7 +139,7 @@ impl Gateway {
     pub fn metrics(&self) -> Collectors {
         let mut collectors = self.0.metrics.collectors();
         collectors.extend(self.0.keys.metrics());
-        collectors.extend(self.0.core.client().breaker().metrics());
+        collectors.extend(self.0.core.client().transport.breaker.metrics());
         collectors.extend(self.0.usage.metrics());
         collectors
     }
@@ -167,6 +167,6 @@ impl Gateway {
 
     /// Returns the transport of calls to the core that are not made for a client.
     pub fn core(&self) -> &TracedTransport {
-        self.0.core.client().transport()
+        &self.0.core.client().transport
     }
 }

@@ -55,7 +55,7 @@ pub struct BaseUrl {
     port: u16,
     is_https: bool,
     /// Path before `/v1`: empty, unless a proxy adds one.
-    prefix: String,
+    pub(crate) prefix: String,
 }
 
 impl FromStr for BaseUrl {
@@ -96,7 +96,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// Client of a base address.
 pub(crate) struct Client {
-    base: BaseUrl,
+    pub(crate) base: BaseUrl,
     tls: Option<TlsConnector>,
     addresses: Vec<SocketAddr>,
     /// Route of every request that names no other.
@@ -158,16 +158,6 @@ impl Client {
         }
         let other = self.addresses.iter().find(|address| address.is_ipv4() != target.is_ipv4());
         other.map(|&target| (target, None))
-    }
-
-    /// Returns the base address.
-    pub(crate) fn base(&self) -> &BaseUrl {
-        &self.base
-    }
-
-    /// Returns the path before `/v1`.
-    pub(crate) fn prefix(&self) -> &str {
-        &self.base.prefix
     }
 
     /// Returns the target of a request.

@@ -99,7 +99,7 @@ pub async fn check(target: CheckTarget, document: &Value) -> Result<CheckReport,
     let client = Client::connect(target.base_url, target.authorities).await?;
     let mut visit = Visit::new(&client, &target.authorization);
     visit.run(target.writes, target.exhausts).await?;
-    let answers = visit.into_answers();
+    let answers = visit.answers;
     let clauses = CLAUSES.iter().map(|clause| (clause, clause.judge(&answers, document))).collect();
     Ok(CheckReport { base_url, requests: answers.requests(), clauses })
 }

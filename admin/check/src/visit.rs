@@ -26,7 +26,7 @@ const CHECK_TIMEOUT: Duration = Duration::from_mins(2);
 pub(crate) struct Visit<'a> {
     client: &'a Client,
     key: &'a HeaderValue,
-    answers: Answers,
+    pub(crate) answers: Answers,
     deadline: Instant,
 }
 
@@ -35,10 +35,6 @@ impl<'a> Visit<'a> {
         let answers =
             Answers { exchanges: Vec::new(), reason: "it needs an answer that did not come".to_owned() };
         Self { client, key, answers, deadline: Instant::now() + CHECK_TIMEOUT }
-    }
-
-    pub(crate) fn into_answers(self) -> Answers {
-        self.answers
     }
 
     /// Sends everything.
@@ -55,7 +51,7 @@ impl<'a> Visit<'a> {
             Some(route) => self.send(other, None, Some(route)).await?,
             None => self.skip(other, "this machine reaches the service from one address only"),
         }
-        self.send(request::document(self.client.prefix()), None, None).await?;
+        self.send(request::document(&self.client.base.prefix), None, None).await?;
         if let Some(path) = self.link("without a key", "help") {
             self.send(get("2.4", &format!("/..{path}"), 200, ""), None, None).await?;
         }
@@ -212,7 +208,7 @@ impl<'a> Visit<'a> {
     }
 
     fn unreachable(&self, reason: &str) -> CheckError {
-        CheckError::Unreachable(self.client.base().to_string(), reason.to_owned())
+        CheckError::Unreachable(self.client.base.to_string(), reason.to_owned())
     }
 
     fn skip(&mut self, asked: CheckRequest, reason: &str) {

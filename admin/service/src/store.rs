@@ -12,9 +12,7 @@ use petstore_core::{
 };
 use petstore_database::{Database, Session};
 use petstore_proto::admin::v1::AuditEvent;
-use sea_orm::{
-    ActiveValue::Set, ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
-};
+use sea_orm::{ActiveValue::Set, ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder};
 
 use crate::{
     domain::{Actor, Audited, ListAuditEvents, Subject},
@@ -172,9 +170,8 @@ impl ActorChange<'_> {
         let find = audit_event::Entity::find()
             .filter(Column::KeyId.eq(key.id.to_string()))
             .filter(Column::Action.eq("RotateKey"))
-            .order_by_asc(Column::Id)
-            .limit(1);
-        let Some(rotation) = find.all(self.session).await?.pop() else { return Ok(key.expires_at) };
+            .order_by_asc(Column::Id);
+        let Some(rotation) = find.one(self.session).await? else { return Ok(key.expires_at) };
         let before =
             rotation.before.and_then(|before| serde_json::from_str::<serde_json::Value>(&before).ok());
         let expiry = before.as_ref().and_then(|before| before.get("expireTime")?.as_str());

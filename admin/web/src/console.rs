@@ -78,11 +78,8 @@ fn console(admin_api: Router) -> Router {
         .with_state(Console(admin_api))
         .merge(pages())
         .method_not_allowed_fallback(async || {
-            refuse(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "METHOD_NOT_ALLOWED",
-                "this path does not support this method",
-            )
+            let message = "this path does not support this method";
+            refuse(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", message)
         })
 }
 

@@ -97,9 +97,7 @@ impl PlanUpdate {
             (Self::SentBack(new, limits), old) if limits == new.quota() || limits == old.quota() => Ok(new),
             (Self::SentBack(..), _) => Err(Violation::new("plan", TAKES_NO_LIMITS)),
             (Self::Limits(limits), Plan::Enterprise(_)) => Ok(Plan::Enterprise(limits)),
-            (Self::Limits(_), Plan::Free | Plan::Pro | Plan::Business) => {
-                Err(Violation::new("limits", "can be set only on plan enterprise"))
-            }
+            (Self::Limits(_), _) => Err(Violation::new("limits", "can be set only on plan enterprise")),
         }
     }
 }

@@ -11,7 +11,6 @@ use tokio::time::{Instant, timeout_at};
 use tonic::{Request, Response, Status};
 
 use super::{
-    breaker::CoreBreaker,
     permits::{Overloaded, Permits},
     remote::{CoreServices, RemoteCore},
     retry::{RetryBudget, retry_once},
@@ -38,7 +37,8 @@ pub enum CallError {
 
 /// Client of the core for calls on behalf of accounts.
 pub struct CoreClient {
-    transport: TracedTransport,
+    /// Transport, for clients of other services, with the breaker, which decides if the core is called at all.
+    pub transport: TracedTransport,
     services: CoreServices,
     reads: Arc<Permits>,
     writes: Arc<Permits>,
@@ -57,16 +57,6 @@ impl CoreClient {
             writes: Arc::default(),
             retries: RetryBudget::default(),
         }
-    }
-
-    /// Returns the transport, for clients of other services.
-    pub const fn transport(&self) -> &TracedTransport {
-        &self.transport
-    }
-
-    /// Returns the breaker, which decides if the core is called at all.
-    pub const fn breaker(&self) -> &Arc<CoreBreaker> {
-        &self.transport.breaker
     }
 
     /// Makes a `call` of the method on behalf of an account. The deadline holds even if the core does not

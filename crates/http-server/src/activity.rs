@@ -38,14 +38,14 @@ pub(super) enum ConnectionPhase {
 /// Phase of an HTTP/1.1 connection and the number of its requests. Clones share them. They are used by the
 /// connection's own task.
 #[derive(Clone)]
-pub(super) struct Activity(Arc<ActivityState>);
+pub(super) struct Activity(pub(super) Arc<ActivityState>);
 
-struct ActivityState {
+pub(super) struct ActivityState {
     now: Mutex<Snapshot>,
     is_expired: AtomicBool,
     /// `true` while bytes of an answer may still have to be sent.
     has_unsent: AtomicBool,
-    connection: Arc<OpenConnection>,
+    pub(super) connection: Arc<OpenConnection>,
     /// Body of the current request.
     body: Mutex<BodyState>,
     drain: DrainWatch,
@@ -81,11 +81,6 @@ impl Activity {
         let now = Mutex::new(Snapshot { phase: ConnectionPhase::Idle, requests: 0 });
         let body = Mutex::default();
         Self(Arc::new(ActivityState { now, is_expired, has_unsent, connection, body, drain }))
-    }
-
-    /// Returns the connection.
-    pub(super) fn connection(&self) -> &Arc<OpenConnection> {
-        &self.0.connection
     }
 
     /// Returns `true` while bytes of an answer may still have to be handed to the kernel.
@@ -222,7 +217,7 @@ impl TrackedBody {
     pub(super) fn of_stream(body: AppBody, activity: &Activity) -> Self {
         let bytes = body.size_hint().exact().map_or(0, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         let unread =
-            (!body.is_end_stream()).then(|| UnreadBytes::new(activity.connection(), bytes + STREAM_BYTES));
+            (!body.is_end_stream()).then(|| UnreadBytes::new(&activity.0.connection, bytes + STREAM_BYTES));
         Self { body, _in_flight: None, unread: unread.map(Arc::new) }
     }
 }

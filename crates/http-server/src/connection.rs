@@ -69,7 +69,7 @@ impl Connections {
                 return;
             }
         };
-        if client.is_some_and(|client| !activity.connection().counts_for(client.ip())) {
+        if client.is_some_and(|client| !activity.0.connection.counts_for(client.ip())) {
             self.slots.metrics.refused.inc();
             tracing::debug!(peer = ?client, %proxy, "closed a connection: its address has too many");
             return;
@@ -125,7 +125,7 @@ impl Connections {
     where
         I: AsyncRead + AsyncWrite + Unpin + 'static,
     {
-        let client = HttpPeer { address: peer, connection: Some(Arc::clone(activity.connection())) };
+        let client = HttpPeer { address: peer, connection: Some(Arc::clone(&activity.0.connection)) };
         let server = Arc::clone(self);
         let mut service = Http1Service { server, peer: client, activity: activity.clone() };
         let mut stream = ObservedStream::new(stream, activity.clone(), buffer);
@@ -155,7 +155,7 @@ impl Connections {
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let client = HttpPeer { address: peer, connection: Some(Arc::clone(activity.connection())) };
+        let client = HttpPeer { address: peer, connection: Some(Arc::clone(&activity.0.connection)) };
         let (server, streams) = (Arc::clone(self), Streams::new(&self.limits));
         let (all, of_service) = (streams.clone(), activity.clone());
         let service = Http2Service { server, peer: client, streams: all, activity: of_service };

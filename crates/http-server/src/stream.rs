@@ -37,7 +37,7 @@ impl<I> ObservedStream<I> {
         }
         let bytes = left + self.buffer;
         if self.unsent.as_ref().is_none_or(|unsent| unsent.bytes != bytes) {
-            self.unsent = Some(UnreadBytes::new(self.activity.connection(), bytes));
+            self.unsent = Some(UnreadBytes::new(&self.activity.0.connection, bytes));
         }
     }
 }

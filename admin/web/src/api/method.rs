@@ -217,11 +217,8 @@ impl Binding {
                 None => Some(format!("{name} is not a parameter of this operation")),
             });
         }
-        if faults.is_empty() {
-            Ok(message)
-        } else {
-            Err(ApiError::InvalidParameter(faults.join("; ").into()).into())
-        }
+        let refusal = || ApiError::InvalidParameter(faults.join("; ").into()).into();
+        faults.is_empty().then_some(message).ok_or_else(refusal)
     }
 
     /// Sets the mask of the fields that are changed: by default the members of the body.

@@ -218,8 +218,7 @@ pub async fn replace(
     // A rotation that began later may have ended first, and given the old key its end.
     let earlier = api_key::Entity::find()
         .filter(api_key::Column::Replaces.eq(old.id.to_string()))
-        .order_by_desc(api_key::Column::CreatedAt)
-        .limit(1);
+        .order_by_desc(api_key::Column::CreatedAt);
     let earlier = earlier.one(transaction).await?.map(|row| UnixMillis::stored(row.created_at));
     let now = earlier.map_or(now, |earlier| earlier.max(now));
     old.check_active(now)?;

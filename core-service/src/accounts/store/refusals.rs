@@ -133,11 +133,9 @@ pub(super) async fn add(transaction: &Session, refusals: Vec<Refusal>) -> Result
             .column(C::RefusedAt)
             .filter(of_kind.clone())
             .order_by_desc(C::RefusedAt)
-            .offset(max)
-            .limit(1);
-        let surplus: Vec<i64> = surplus.into_tuple().all(transaction).await?;
-        if let Some(last) = surplus.first() {
-            let too_many = of_kind.add(C::RefusedAt.lte(*last));
+            .offset(max);
+        if let Some(last) = surplus.into_tuple::<i64>().one(transaction).await? {
+            let too_many = of_kind.add(C::RefusedAt.lte(last));
             refusal::Entity::delete_many().filter(too_many).exec(transaction).await?;
         }
     }
