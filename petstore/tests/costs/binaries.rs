@@ -6,14 +6,14 @@ use std::{
     fs::{self, Permissions},
     os::unix::fs::PermissionsExt,
     path::Path,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use petstore_testkit::{
     Installation, Server, eventually,
     servers::{PostgresOptions, PostgresServer, RedisOptions, RedisServer},
 };
-use tokio::process::Command;
+use tokio::{process::Command, time::sleep};
 
 use crate::{
     recorded::{self, Costs},
@@ -119,20 +119,28 @@ impl Counter {
                 connection.exchange(request).await;
             }
             let mut parts = Vec::new();
-            let mut before = self.counts(counted, processes).await;
             for _ in 0..number_of_parts {
+                let (before, begin) = (self.counts(counted, processes).await, Instant::now());
                 for request in requests.iter().cycle().take(size) {
                     connection.exchange(request).await;
                 }
-                let counts = self.counts(counted, processes).await;
-                let since = counts.iter().map(|(what, count)| {
-                    (
-                        what.clone(),
-                        recorded::ratio(count - before.get(what).copied().unwrap_or_default(), size),
-                    )
+                let took = begin.elapsed();
+                let after = self.counts(counted, processes).await;
+                let mut by_the_clock = BTreeMap::new();
+                if matches!(self, Self::Callgrind) {
+                    // What the processes do by the clock depends on how long the requests take.
+                    sleep(took).await;
+                    let rested = self.counts(counted, processes).await;
+                    by_the_clock = rested
+                        .into_iter()
+                        .map(|(what, count)| (what.clone(), count - after[&what]))
+                        .collect();
+                }
+                let of_request = after.iter().map(|(what, count)| {
+                    let idle = by_the_clock.get(what).copied().unwrap_or_default();
+                    (what.clone(), recorded::ratio((count - before[what]).saturating_sub(idle), size))
                 });
-                parts.push(since.collect());
-                before = counts;
+                parts.push(of_request.collect());
             }
             costs.insert(operation.name().to_owned(), recorded::least(parts));
         }
