@@ -141,7 +141,8 @@ impl AccountName {
     ///
     /// If it is not such a name.
     pub fn parse_field(field: &'static str, raw: &str) -> Result<Self, Violation> {
-        let rule = "must be 1 to 64 letters, digits, dots, underscores and hyphens, and begin with a letter or digit";
+        let rule = "must be 1 to 64 letters, digits, dots, underscores and hyphens, \
+                    and begin with a letter or digit";
         Violation::check(!ApiKey::begins_in(raw), field, NO_KEY)?;
         let starts_well = raw.starts_with(|first: char| first.is_ascii_alphanumeric());
         let goes_on_well = raw.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));

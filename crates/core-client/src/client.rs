@@ -37,7 +37,7 @@ pub enum CallError {
 
 /// Client of the core for calls on behalf of accounts.
 pub struct CoreClient {
-    /// Transport, for clients of other services, with the breaker, which decides if the core is called at all.
+    /// Transport, for clients of other services. Its breaker decides if the core is called at all.
     pub transport: TracedTransport,
     services: CoreServices,
     reads: Arc<Permits>,

@@ -92,6 +92,7 @@ async fn a_request_makes_the_recorded_number_of_system_calls() {
 }
 
 #[tokio::test]
+#[ignore = "a busy machine changes what meets whom, and so the number: `scripts/test --long` runs it"]
 async fn a_request_takes_the_recorded_number_of_instructions_in_either_deployment() {
     let _turn = turn().await;
     let (one, two) = tokio::join!(
