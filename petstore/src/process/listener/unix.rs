@@ -2,7 +2,7 @@
 
 use std::{
     fs, io,
-    os::unix::fs::{FileTypeExt, MetadataExt},
+    os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -30,11 +30,13 @@ type Identity = (u64, u64, SystemTime);
 pub(super) fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     warn_if_others_can_write(folder_of(path))?;
     remove_stale(path)?;
-    // The mode is that of the first moment: otherwise any user could connect between `bind` and `chmod`.
-    let mask = umask(Mode::from(0o177));
+    // Otherwise any user could connect between `bind` and `chmod`. The mask holds for all threads, and leaves
+    // folders that another one makes meanwhile usable.
+    let mask = umask(Mode::from(0o077));
     let bound = UnixListener::bind(path);
     umask(mask);
     let listener = bound?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     Ok((listener, SocketFile { path: path.to_owned(), identity: identity(path)? }))
 }
 
