@@ -1,7 +1,12 @@
-// Makes the pictures of the pages, docs/images, in light and dark: node testing/browser/pictures.mjs, after testing/browser/run
-// has installed what it needs. Each picture ends below a panel. The console shows the requests of an hour, written into the store.
+// Makes the pictures of the pages, in light and dark. Each ends below a panel. The console shows the requests of an hour,
+// written into the store.
+//
+// Usage, after testing/browser/run has installed what it needs:
+//   node testing/browser/pictures.mjs            into docs/images
+//   node testing/browser/pictures.mjs FOLDER     into a folder, and fails if the pictures of docs/images show something else
 
 import { execFile } from "node:child_process";
+import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 
@@ -9,8 +14,13 @@ import { launch } from "./browser.mjs";
 import { get } from "./console.mjs";
 import { startService } from "./service.mjs";
 
+const IMAGES = "docs/images";
+const FOLDER = process.argv[2] ?? IMAGES;
 const WIDTH = 1280;
 const MARGIN = 20;
+// Share of pixels that may differ between two pictures of one page: those of times and of a key's identifier. A word more in
+// the navigation is above it.
+const TOLERANCE = 0.002;
 
 // An hour of three accounts. One of them exceeds its limit for ten minutes, and one minute has an outage.
 const HOUR = `
@@ -56,13 +66,43 @@ function showDefaultPort(port) {
 }
 
 // Saves the page, from its top to below a panel.
+const SAVED = [];
 async function save(page, name, panel) {
+  SAVED.push(name);
   const box = await panel.boundingBox();
   const height = Math.ceil(box.y + box.height) + MARGIN;
   await page.setViewportSize({ width: WIDTH, height });
-  await page.screenshot({ path: `docs/images/${name}.png`, animations: "disabled", clip: { x: 0, y: 0, width: WIDTH, height } });
+  await page.screenshot({ path: join(FOLDER, `${name}.png`), animations: "disabled", clip: { x: 0, y: 0, width: WIDTH, height } });
 }
 
+// Returns the share of pixels in which two PNG files differ visibly, 1 if they differ in size. Runs in a page.
+async function difference(files) {
+  const [a, b] = await Promise.all(files.map(async (base64) => {
+    const image = await createImageBitmap(await (await fetch(`data:image/png;base64,${base64}`)).blob());
+    const context = new OffscreenCanvas(image.width, image.height).getContext("2d");
+    context.drawImage(image, 0, 0);
+    return context.getImageData(0, 0, image.width, image.height);
+  }));
+  if (a.width !== b.width || a.height !== b.height) return 1;
+  let different = 0;
+  for (let at = 0; at < a.data.length; at += 4) {
+    different += [0, 1, 2].some((color) => Math.abs(a.data[at + color] - b.data[at + color]) > 32);
+  }
+  return different / (a.width * a.height);
+}
+
+// Fails if a picture shows something else than the one of docs/images.
+async function compare(page, name) {
+  const files = [IMAGES, FOLDER].map((folder) => readFile(join(folder, `${name}.png`), "base64"));
+  const share = await page.evaluate(difference, await Promise.all(files));
+  console.log(`${name}: ${(share * 100).toFixed(2)} % of the pixels differ`);
+  if (share > TOLERANCE) {
+    console.error(`error: ${FOLDER}/${name}.png shows something else than ${IMAGES}/${name}.png: look, and copy it there`);
+    process.exitCode = 1;
+  }
+}
+
+await mkdir(FOLDER, { recursive: true });
 const service = await startService();
 const browser = await launch();
 try {
@@ -83,6 +123,8 @@ try {
     const first = docs.getByRole("heading", { name: "Your first call" });
     await save(docs, `documentation-page-${colorScheme}`, docs.locator("section, .panel").filter({ has: first }).last());
   }
+  const page = await browser.newPage();
+  for (const name of FOLDER === IMAGES ? [] : SAVED) await compare(page, name);
 } finally {
   await browser.close();
   await service.stop();

@@ -191,7 +191,7 @@ fn files() -> Vec<(String, Vec<String>)> {
             let mut args: Vec<String> = match command.as_str() {
                 "check" => vec!["check".into(), "https://127.0.0.1:1/v1".into()],
                 "account" => vec!["account".into(), "list".into()],
-                _ => vec![command.clone()],
+                _ => vec![command.clone(), "--http-addr=127.0.0.1:0".into()],
             };
             if command == "account" && flag.starts_with("--database") {
                 return (flag, args);
@@ -352,15 +352,16 @@ async fn a_key_or_authority_on_p_521_is_refused_with_the_curves_that_work() {
     installation.write_secret("key", "pet_live_0000000000000000000000000000001PRvVh");
     let https = ["--https-addr", "127.0.0.1:0", "--https-cert"];
     let admin = ["--admin-https-addr", "127.0.0.1:0", "--admin-https-cert"];
-    let core = ["gateway", "--core-url", "https://127.0.0.1:1", "--core-ca"];
+    let serve = ["serve", "--http-addr", "127.0.0.1:0"];
+    let core = ["gateway", "--http-addr", "127.0.0.1:0", "--core-url", "https://127.0.0.1:1", "--core-ca"];
     let check = ["check", "https://127.0.0.1:1/v1", "--key-file", "key", "--ca"];
     for (args, named) in [
-        ([&["serve"], https.as_slice(), &["521.pem", "--https-key", "521-key.pem"]].concat(), "--https-key"),
+        ([&serve, https.as_slice(), &["521.pem", "--https-key", "521-key.pem"]].concat(), "--https-key"),
         (
-            [&["serve"], admin.as_slice(), &["521.pem", "--admin-https-key", "521-key.pem"]].concat(),
+            [&serve, admin.as_slice(), &["521.pem", "--admin-https-key", "521-key.pem"]].concat(),
             "--admin-https-key",
         ),
-        (vec!["serve", "--tls-cert", "521.pem", "--tls-key", "521-key.pem"], "--tls-key"),
+        ([serve.as_slice(), &["--tls-cert", "521.pem", "--tls-key", "521-key.pem"]].concat(), "--tls-key"),
         (
             vec!["core", "--tls-cert", "256.pem", "--tls-key", "256-key.pem", "--tls-client-ca", "521.pem"],
             "--tls-client-ca",
