@@ -12,7 +12,7 @@ use std::{borrow::Cow, future::Future, net::IpAddr, panic::AssertUnwindSafe, pin
 
 use axum::{Router, extract::Request, response::Response};
 use futures_util::{FutureExt, future::BoxFuture};
-use http::{HeaderMap, Method, request::Parts};
+use http::{HeaderMap, Method, header::ACCEPT, request::Parts};
 use parking_lot::Mutex;
 use petstore_caller::{
     api_key::{ApiKey, BearerError},
@@ -160,7 +160,7 @@ impl RequestContext {
             address: client.into(),
             cors: cors::judge(&gateway.settings.cors_origins, request),
             prefix: ForwardedPrefix::of(proxies, peer, &request.headers),
-            prefers_problem: problem::is_preferred(&request.headers),
+            prefers_problem: request.headers.contains_key(ACCEPT) && problem::is_preferred(&request.headers),
             started: Instant::now(),
             span: Span::none(),
             active: GaugeGuard::new(&gateway.metrics.active),

@@ -74,34 +74,40 @@ pub(super) fn empty_call(path: &'static str) -> Request<Body> {
     request
 }
 
-/// Time for which a refusal is remembered. Behind one address there may be several cores of which one refuses
-/// this gateway, and then other calls succeed meanwhile.
+/// Time for which a refusal is remembered, and number of answers in a row that end it earlier. Behind one
+/// address there may be several cores of which one refuses this gateway, and then other calls succeed
+/// meanwhile. A gateway makes a call each second at least.
 const MEMORY: Duration = Duration::from_secs(30);
+const ANSWERS: u32 = 8;
 
 /// Header field in which a core gives the reason of a refusal. Its status has no details, by which gateways
 /// tell it from the refusal of an operator.
 const REASON: &str = "petstore-refusal";
 
-/// Record of the last refusal of this gateway by a core.
+/// Record of the last refusal of this gateway by a core, and the number of answers since then.
 #[derive(Debug, Default)]
-pub struct Refusals(Mutex<Option<(Instant, FaultCause)>>);
+pub struct Refusals(Mutex<Option<(Instant, FaultCause, u32)>>);
 
 /// Extension of a core's answer: another core refuses this gateway, for this reason.
 #[derive(Clone, Copy)]
 pub(super) struct AnotherRefuses(pub(super) FaultCause);
 
 impl Refusals {
-    /// Records the refusal that an answer is, or tells of.
+    /// Records the refusal that an answer is, or tells of, or that it is none.
     pub(super) fn record(&self, answer: &Response<Body>) {
         let of_another = answer.extensions().get().map(|AnotherRefuses(cause)| *cause);
-        if let Some(cause) = of_another.or_else(|| Some(cause_of(&refusal(answer)?))) {
-            *self.0.lock() = Some((Instant::now(), cause));
-        }
+        let refused = of_another.or_else(|| Some(cause_of(&refusal(answer)?)));
+        let mut last = self.0.lock();
+        *last = match (*last, refused) {
+            (_, Some(cause)) => Some((Instant::now(), cause, 0)),
+            (Some((at, cause, answers)), None) if answers < ANSWERS => Some((at, cause, answers + 1)),
+            _ => None,
+        };
     }
 
     /// Returns the cause of the last refusal, if that was recent.
     pub fn recent(&self) -> Option<FaultCause> {
-        let (refused_at, cause) = (*self.0.lock())?;
+        let (refused_at, cause, _) = (*self.0.lock())?;
         (refused_at.elapsed() < MEMORY).then_some(cause)
     }
 }
@@ -268,6 +274,12 @@ mod tests {
             let refusals = Refusals::default();
             refusals.record(&status.into_http());
             assert_eq!(refusals.recent(), expected, "{message}");
+            for _ in 0..ANSWERS {
+                refusals.record(&Response::default());
+                assert_eq!(refusals.recent(), expected, "one of several cores may refuse");
+            }
+            refusals.record(&Response::default());
+            assert_eq!(refusals.recent(), None, "it is over");
         }
     }
 

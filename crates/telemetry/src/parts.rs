@@ -157,7 +157,7 @@ causes! {
     /// Redis answers, but refuses to count.
     LimiterRefused: "limiter" DEGRADED "redis_refuses",
         "Redis, or a node of its cluster, refuses to count, and --on-redis-failure decides on requests. The \
-         gateway's log has Redis's words.";
+         gateway's log has the reason.";
 
     /// Callers with credentials hold all connections of the port, and another waits.
     GrpcFull: "grpc" DEGRADED "full",

@@ -130,6 +130,9 @@ impl Process {
     ) -> Option<Arc<ResilientLimiter>> {
         let Some(redis) = redis else {
             self.metrics.add(redis_metrics(METRICS, None));
+            if settings.gateways.get() > 1 {
+                tracing::warn!("without --redis-url, each of the --gateways admits the whole limit");
+            }
             return None;
         };
         let (on_failure, gateways) = (settings.on_redis_failure, settings.gateways);

@@ -80,7 +80,7 @@ async fn until_signal(start: LocalBoxFuture<'_, Result<Process, ProcessError>>) 
     };
     process.addresses.print();
     tokio::spawn(process.reloads.clone().watch());
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), "ready");
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), "started");
     tell_supervisor(READY);
 
     let ended = loop {

@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use http::{HeaderMap, Version, header, request::Parts};
+use http::{Version, header, request::Parts};
 
 use crate::{error::ApiError, request_body::check_transfer_coding};
 
@@ -17,7 +17,9 @@ pub fn check(request: &Parts) -> Result<(), ApiError> {
     if target_len(request) > 8 * 1024 {
         return Err(ApiError::UriTooLong);
     }
-    if request.headers.len() > 100 || fields_len(&request.headers) > 32 * 1024 {
+    // Each field with its ": " and line end.
+    let fields = request.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
+    if request.headers.len() > 100 || fields.sum::<usize>() > 32 * 1024 {
         return Err(ApiError::HeadersTooLarge);
     }
     if !names_its_host(request) {
@@ -52,11 +54,6 @@ fn target_len(Parts { uri, version, .. }: &Parts) -> usize {
     }
     let scheme = uri.scheme_str().map_or(0, |scheme| scheme.len() + "://".len());
     scheme + uri.authority().map_or(0, |authority| authority.as_str().len()) + path
-}
-
-/// Returns the length of the fields, each with its `: ` and line end.
-fn fields_len(headers: &HeaderMap) -> usize {
-    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len()).sum()
 }
 
 /// Returns `true` for `uri-host [ ":" port ]` (RFC 9110 §7.2). An empty host is valid only for a target

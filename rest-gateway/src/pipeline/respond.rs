@@ -45,6 +45,7 @@ pub(super) async fn complete(
         remove_body(&mut response);
     }
     let headers = response.headers_mut();
+    headers.reserve(12); // once, for what follows
     if is_error && !context.is_versioned {
         headers.append(header::VARY, HeaderValue::from_static("accept")); // below /v1 nothing is stored
     }

@@ -42,7 +42,8 @@ impl Accounts {
         list: ListAccounts,
     ) -> Result<(Vec<Account>, Option<i64>), PetStoreError> {
         let contains = list.name_contains.map(|part| {
-            let like = LikeExpr::new(format!("%{}%", escape_like(&part.to_lowercase()))).escape('\\');
+            let escaped = part.to_lowercase().replace('\\', r"\\").replace('%', r"\%").replace('_', r"\_");
+            let like = LikeExpr::new(format!("%{escaped}%")).escape('\\');
             Expr::expr(Func::lower(Expr::col(Column::Name))).like(like)
         });
         let suspended = list.suspended.map(|is_suspended| {
@@ -169,11 +170,6 @@ fn exists(error: DbErr, name: &AccountName) -> PetStoreError {
     } else {
         error.into()
     }
-}
-
-/// Returns the text with LIKE's wildcard characters escaped.
-fn escape_like(text: &str) -> String {
-    text.replace('\\', r"\\").replace('%', r"\%").replace('_', r"\_")
 }
 
 #[cfg(test)]

@@ -189,7 +189,7 @@ impl Batched for Lists {
                 for row in &session.query_all_raw(statement).await? {
                     let number: i64 = row.try_get_by_index(0)?;
                     let page = usize::try_from(number).ok().and_then(|number| pages.get_mut(number));
-                    let page = page.ok_or_else(unknown_list)?;
+                    let page = page.ok_or_else(|| DbErr::Custom("a row of no list".into()))?;
                     match engine {
                         DbBackend::Postgres => *page = from_arrays(row, 1)?,
                         _ => page.push(from_columns(row, 1)?),
@@ -247,10 +247,6 @@ fn add_once<T: PartialEq>(all: &mut Vec<T>, one: T, most: usize) -> Result<usize
             Ok(all.len() - 1)
         }
     }
-}
-
-fn unknown_list() -> DbErr {
-    DbErr::Custom("a row of a list that was not asked for".into())
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@ use tokio::{
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RedisCallError {
     /// The connection could not be made, or broke.
-    #[error("Redis cannot be reached")]
-    Unreachable,
+    #[error("Redis cannot be reached: {0}")]
+    Unreachable(Arc<str>),
     /// No answer came in time.
     #[error("Redis does not answer in time")]
     TimedOut,
@@ -77,7 +77,7 @@ impl RedisCallError {
 
     /// Returns `true` if Redis can be reached, but refuses to decide.
     pub(crate) fn is_refusal(&self) -> bool {
-        !matches!(self, Self::Unreachable | Self::TimedOut | Self::Protocol | Self::Cluster)
+        !matches!(self, Self::Unreachable(_) | Self::TimedOut | Self::Protocol | Self::Cluster)
     }
 
     /// Returns `true` if the connection may be used again. A refusal leaves it usable. After anything else,
@@ -136,7 +136,7 @@ impl From<RedisError> for RedisCallError {
             return Self::TimedOut;
         }
         match error.kind() {
-            ErrorKind::Io => Self::Unreachable,
+            ErrorKind::Io => Self::Unreachable(words(&error.to_string())),
             ErrorKind::AuthenticationFailed => Self::Denied,
             ErrorKind::Parse | ErrorKind::UnexpectedReturnType | ErrorKind::RESP3NotSupported => {
                 Self::Protocol
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn an_error_of_the_connection_is_classified_by_its_kind() {
         for (kind, error) in [
-            (ErrorKind::Io, RedisCallError::Unreachable),
+            (ErrorKind::Io, RedisCallError::Unreachable("- Io".into())),
             (ErrorKind::AuthenticationFailed, RedisCallError::Denied),
             (ErrorKind::Parse, RedisCallError::Protocol),
             (ErrorKind::ClusterConnectionNotFound, RedisCallError::Cluster),

@@ -48,7 +48,8 @@ impl Shard {
                 replies => replies,
             }
         });
-        let mut replies = call.await.unwrap_or(Err(RedisCallError::Unreachable))?;
+        let ends = |_| Err(RedisCallError::Unreachable("the process ends".into()));
+        let mut replies = call.await.unwrap_or_else(ends)?;
         replies.pop().unwrap_or(Err(RedisCallError::Protocol))
     }
 

@@ -61,11 +61,11 @@ async fn an_absent_or_killed_server_is_unavailable() {
     let mut redis = RedisServer::start(RedisOptions::default()).await;
     redis.kill9().await;
     let limiter = limiter(&redis.url());
-    fails_in_time(&limiter, RedisCallError::Unreachable).await;
+    fails_in_time(&limiter, RedisCallError::Unreachable("".into())).await;
     redis.restart().await;
     works_again(&limiter).await;
     redis.kill9().await;
-    fails_in_time(&limiter, RedisCallError::Unreachable).await;
+    fails_in_time(&limiter, RedisCallError::Unreachable("".into())).await;
 }
 
 #[tokio::test]
