@@ -2,7 +2,6 @@
 //! (docs/contract.md, 4.5; docs/decisions/0012-reads-ask-core-and-limiter-at-once.md).
 
 use std::{
-    collections::HashMap,
     pin::pin,
     sync::{
         Arc,
@@ -11,6 +10,7 @@ use std::{
 };
 
 use axum::response::Response;
+use foldhash::HashMap;
 use parking_lot::Mutex;
 use petstore_rate_limit::{Decision, Outcome};
 use tokio::{select, task::yield_now};

@@ -5,8 +5,9 @@
 //! number of turns until the call has its own, times the mean time between two permits. Otherwise an
 //! overloaded core would serve only calls that have waited until shortly before their deadline.
 
-use std::{collections::HashMap, future::pending, sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
+use foldhash::HashMap;
 use parking_lot::Mutex;
 use tokio::{sync::oneshot, time::Instant};
 

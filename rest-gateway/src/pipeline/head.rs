@@ -60,9 +60,10 @@ fn target_len(Parts { uri, version, .. }: &Parts) -> usize {
 /// without an authority, and every target of the `http` scheme has one.
 fn is_host(host: &str) -> bool {
     if let Some(literal) = host.strip_prefix('[') {
-        return literal
-            .split_once(']')
-            .is_some_and(|(address, port)| is_ip_literal(address) && is_port(port));
+        return literal.split_once(']').is_some_and(|(address, port)| {
+            // An IPv6 address or an address of a future kind (RFC 3986 §3.2.2).
+            (address.starts_with(['v', 'V']) || address.parse::<Ipv6Addr>().is_ok()) && is_port(port)
+        });
     }
     let (name, port) = host.split_at(host.find(':').unwrap_or(host.len()));
     !name.is_empty() && is_registered_name(name) && is_port(port)
@@ -74,11 +75,6 @@ fn is_port(port: &str) -> bool {
     (port.is_empty() || port.starts_with(':'))
         && digits.len() <= 5
         && digits.bytes().all(|digit| digit.is_ascii_digit())
-}
-
-/// Returns `true` for an IPv6 address or an address of a future kind (RFC 3986 §3.2.2), without the brackets.
-fn is_ip_literal(address: &str) -> bool {
-    address.starts_with(['v', 'V']) || address.parse::<Ipv6Addr>().is_ok()
 }
 
 /// Returns `true` for a `reg-name` or an IPv4 address (RFC 3986 §3.2.2): unreserved characters, sub-delims

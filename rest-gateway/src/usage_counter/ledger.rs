@@ -1,14 +1,15 @@
 //! Counts in memory, and the numbered reports that carry them to the core.
 
 use std::{
-    collections::{BTreeMap, HashMap},
-    hash::{BuildHasher, RandomState},
+    collections::BTreeMap,
+    hash::BuildHasher,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
 
+use foldhash::{HashMap, fast::RandomState};
 use parking_lot::{Mutex, MutexGuard};
 use petstore_clock::Minute;
 use petstore_key_cache::KnownKey;
@@ -92,7 +93,7 @@ impl Ledger {
     pub(super) fn new(reporter: String) -> Self {
         Self {
             reporter,
-            hasher: RandomState::new(),
+            hasher: RandomState::default(),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             without_account: Mutex::default(),
             refusals: RefusalLedger::default(),
@@ -184,7 +185,7 @@ impl Ledger {
 
     /// Takes as many counts as a report may have.
     fn take_rows(&self) -> Vec<UsageRow> {
-        let mut rows = HashMap::new();
+        let mut rows = HashMap::default();
         let mut without_account = self.without_account.lock();
         while rows.len() < MAX_ROWS
             && let Some((minute, counts)) = without_account.pop_first()
