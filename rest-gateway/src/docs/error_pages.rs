@@ -8,6 +8,7 @@ use petstore_telemetry::traces::grpc;
 use super::{
     DocsPage,
     html::{escaped, prose},
+    topics::with_links,
 };
 use crate::{error_page_path, openapi};
 
@@ -30,11 +31,14 @@ fn error_page(reason: ErrorReason) -> String {
         code = code.name,
         http = code.http, // such as `429 Too Many Requests`
         grpc = grpc_status(reason),
-        who_acts =
-            if operator.is_empty() { "the client" } else { "the operator; as a client, wait and retry" },
+        who_acts = match code.retry {
+            _ if operator.is_empty() => "the client",
+            Retry::Never => "the operator",
+            Retry::Backoff | Retry::After => "the operator; as a client, wait and retry",
+        },
         retry = prose(retry_sentence(code.retry)),
         meaning = prose(meaning),
-        remedy = prose(remedy),
+        remedy = with_links(&prose(remedy)),
         operator = for_operators(operator),
         example =
             openapi::error_examples(openapi::document()).get(code.name).map(example).unwrap_or_default(),
@@ -65,10 +69,8 @@ pub(super) fn index() -> DocsPage {
 
 /// Returns a paragraph of HTML, or nothing if the operator has nothing to do.
 fn for_operators(operator: &str) -> String {
-    if operator.is_empty() {
-        return String::new();
-    }
-    format!("        <p>For the operator: {}</p>\n", prose(operator))
+    let paragraph = || format!("        <p>For the operator: {}</p>\n", prose(operator));
+    if operator.is_empty() { String::new() } else { paragraph() }
 }
 
 /// Returns the gRPC status as HTML.

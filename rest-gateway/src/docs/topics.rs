@@ -202,8 +202,8 @@ fn topic_html(heading: &str) -> String {
         .fold(html, |html, (name, programs)| html.replace(&comment(name), &sample_section(name, programs)))
 }
 
-/// Returns the HTML with links from error codes and operations to the text about them.
-fn with_links(html: &str) -> String {
+/// Returns the HTML with links from error codes, operations and paths of pages to the text about them.
+pub(super) fn with_links(html: &str) -> String {
     let mut parts = html.split("<code>");
     let mut linked = parts.next().unwrap_or_default().to_owned();
     for part in parts {
@@ -225,12 +225,11 @@ fn slug(heading: &str) -> String {
     heading.to_lowercase().replace(' ', "-")
 }
 
-/// Returns the address of the text about an error code or an operation.
+/// Returns the address of the text about an error code or an operation, or of the page with this path.
 fn explained_at(code: &str) -> Option<String> {
-    if code == "GET /v1/usage" {
-        return Some("/docs#getUsage".to_owned());
-    }
-    ErrorReason::named(code).map(error_page_path)
+    let page = code.starts_with("/docs/").then_some(code);
+    let page = page.or((code == "GET /v1/usage").then_some("/docs#getUsage"));
+    page.map(str::to_owned).or_else(|| ErrorReason::named(code).map(error_page_path))
 }
 
 /// Returns the programs as HTML. The style sheet shows the chosen one, so no script is needed.
