@@ -67,11 +67,11 @@ errors! {
         RouteNotFound => R::RouteNotFound,
         #[error("this path supports only {allow}")]
         MethodNotAllowed { allow: String } => R::MethodNotAllowed,
-        #[error("this operation was removed on 5 December 2030; use GET /v1/pets with status instead")]
+        #[error("this operation was removed on 5 December 2030; use GET /v1/pets instead")]
         OperationRemoved => R::OperationRemoved,
         #[error(
             "this operation is off until {}, as a rehearsal of its removal on 5 December 2030; use GET \
-             /v1/pets with status instead", .until.ceil_to_sec()
+             /v1/pets instead", .until.ceil_to_sec()
         )]
         OperationBrownout { until: UnixMillis } => R::OperationBrownout,
         #[error("send uncompressed UTF-8 JSON with Content-Type: application/json")]

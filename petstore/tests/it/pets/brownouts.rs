@@ -58,7 +58,7 @@ async fn during_a_brownout_every_gateway_answers_410_with_its_end_and_its_links(
         assert_eq!(
             answer.message(),
             "this operation is off until 2026-11-20T10:10:00Z, as a rehearsal of its removal on 5 December \
-             2030; use GET /v1/pets with status instead"
+             2030; use GET /v1/pets instead"
         );
         assert_eq!(
             answer.values("link"),
