@@ -90,7 +90,7 @@ pub(super) fn markdown() -> impl Iterator<Item = (String, Representation)> {
     TOPICS.iter().map(|(heading, path, description)| {
         let text = move || {
             let section = without_commands(&section(heading, ".md"), |_, programs| {
-                let mut text = String::new();
+                let mut text = include_str!("assets/sample.md").to_owned() + "\n";
                 for ((language, title), program) in LANGUAGES.iter().zip(programs) {
                     let _ = write!(text, "{title}:\n\n```{language}\n{program}```\n\n");
                 }
