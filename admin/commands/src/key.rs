@@ -33,8 +33,8 @@ pub enum KeyCommand {
         /// Lifetime of the key, as in 90d; unlimited by default
         #[arg(long, value_parser = duration, value_name = "TIME")]
         expires_in: Option<Duration>,
-        /// Environment of the key, production or staging: it begins with `pet_live_` or `pet_test_`. By
-        /// default that of the core, or production
+        /// Environment of the created key, production or staging: it begins with `pet_live_` or `pet_test_`.
+        /// By default that of the core, or production
         #[arg(long, env = "PETSTORE_ENVIRONMENT", value_name = "NAME")]
         environment: Option<Environment>,
         /// Requests that the key may make: full or, for GET, HEAD and OPTIONS only, read
@@ -86,8 +86,8 @@ pub enum KeyCommand {
         /// Lifetime of the new key, as in 90d, or `never`; by default that of the old key
         #[arg(long, value_parser = lifetime, value_name = "TIME")]
         expires_in: Option<Lifetime>,
-        /// Environment of the keys, production or staging. A key of the other environment is refused; the new
-        /// key has that of the old one
+        /// Environment of the rotated key, production or staging. A key of the other environment is refused;
+        /// the new key has that of the old one
         #[arg(long, env = "PETSTORE_ENVIRONMENT", value_name = "NAME")]
         environment: Option<Environment>,
     },
