@@ -10,8 +10,8 @@ const BOUNDS: [(&str, &str, &str); 55] = [
     ("has been open for 250 ms", "crates/http-server/src/connection_slots.rs", "Duration::from_millis(250)"),
     ("no more than an eighth of", "crates/http-server/src/connection_slots.rs", "self.at_once / 8"),
     ("| 64 MiB; then the connection", "crates/http-server/src/connection_slots.rs", "64 * 1024 * 1024"),
-    ("| gRPC port | 1,024; the oldest without ", RLIMITS, "grpc: 1_024,"),
-    ("if there is none, they wait | 128 |", RLIMITS, "grpc: 128,"),
+    ("| gRPC port | 1,024; then the oldest that has made no call ", RLIMITS, "grpc: 1_024,"),
+    ("or else the new one waits | 128 |", RLIMITS, "grpc: 128,"),
     ("without such a call | 512; ", GRPC_CONNECTIONS, "at_once.div_ceil(2)"),
     (
         "| – until its first byte | 5 s |",
