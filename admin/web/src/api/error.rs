@@ -44,14 +44,13 @@ impl From<&Status> for AdminError {
                 retry_after: status.get_details_retry_info().and_then(|info| info.retry_delay),
             },
             (None, Code::Unimplemented) => Self::NotServed,
-            (None, code) => {
+            (None, _) => {
                 let error = ApiError::from(status);
                 if error.status().is_server_error() {
-                    let error = failure_text(status);
                     tracing::warn!(
                         target: "petstore_gateway::admin",
-                        ?code,
-                        error,
+                        status = error.status().as_u16(),
+                        error = failure_text(status),
                         "a call of the admin service failed"
                     );
                 }

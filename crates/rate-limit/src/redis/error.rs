@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn an_error_of_the_connection_is_classified_by_its_kind() {
         for (kind, error) in [
-            (ErrorKind::Io, RedisCallError::Unreachable("- Io".into())),
+            (ErrorKind::Io, RedisCallError::Unreachable(" - Io".into())),
             (ErrorKind::AuthenticationFailed, RedisCallError::Denied),
             (ErrorKind::Parse, RedisCallError::Protocol),
             (ErrorKind::ClusterConnectionNotFound, RedisCallError::Cluster),

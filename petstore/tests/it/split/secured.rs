@@ -4,6 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
 use petstore_testkit::{Authority, Installation, Server, eventually, grpc, servers::HaproxyServer};
 use serde_json::json;
+use tokio::time::timeout;
 
 use super::{Clients, part_is};
 use crate::{key_of_new_account, key_without_limits, metric, pets::created, petstore};
@@ -32,6 +33,13 @@ async fn a_gateway_with_the_cores_token_is_served_and_one_without_is_not() {
         part_is(&gateway, "core", "down", "token_refused").await;
         assert!(!gateway.stderr().contains(TOKEN), "{}", gateway.stderr());
     }
+
+    let mended = start_gateway(&installation, &url, &["--service-token-file", &other]).await;
+    part_is(&mended, "core", "down", "token_refused").await;
+    fs::write(&other, TOKEN).unwrap();
+    mended.signal("HUP").await;
+    let is_over = timeout(Duration::from_secs(20), part_is(&mended, "core", "ok", ""));
+    is_over.await.expect("eight answers, one each second");
     let exit = core.terminate().await;
     assert!(!exit.stderr.contains(TOKEN), "{exit:?}");
 }

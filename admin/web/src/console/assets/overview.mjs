@@ -103,7 +103,7 @@ function byAccount(accounts) {
 function health({ status, parts = {}, causes = {} }) {
   return [
     details([["State", stateTag(status)]], "figures"),
-    element("ul", {}, Object.entries(parts).map(([part, state]) => element("li", {}, `${capitalized(part)}: `, stateTag(state), " ", causes[part]?.message ?? ""))),
+    element("ul", {}, Object.entries(parts).map(([part, state]) => element("li", {}, `${part === "grpc" ? "gRPC port" : capitalized(part)}: `, stateTag(state), " ", causes[part]?.message ?? ""))),
   ];
 }
 

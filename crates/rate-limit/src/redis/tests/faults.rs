@@ -66,6 +66,7 @@ async fn an_absent_or_killed_server_is_unavailable() {
     works_again(&limiter).await;
     redis.kill9().await;
     fails_in_time(&limiter, RedisCallError::Unreachable("".into())).await;
+    assert!(limiter.last_error().unwrap().to_string().contains("Connection refused"));
 }
 
 #[tokio::test]
