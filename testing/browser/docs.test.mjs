@@ -382,8 +382,12 @@ test("after the sixtieth request of a minute the page shows 429, explains the wa
   const page = await docs(t);
   const list = page.locator("#listPets");
   let answer;
-  // Twice the limit: the window may end on the way.
-  for (let requests = 0; requests <= 120 && !answer?.status.startsWith("429"); requests++) answer = await send(list);
+  // Twice the limit: the window may end on the way. Once more if it ends before the page can be looked at.
+  for (let windows = 0; windows < 3 && !(answer?.headers["Retry-After"] >= 15); windows++) {
+    if (answer) await new Promise((done) => setTimeout(done, (Number(answer.headers["Retry-After"]) + 1) * 1_000));
+    answer = await send(list);
+    for (let requests = 0; requests <= 120 && !answer.status.startsWith("429"); requests++) answer = await send(list);
+  }
   assert.equal(answer.status, "429 Too Many Requests");
   assertRateHeaders(answer, "60");
   assert.equal(answer.headers["X-RateLimit-Remaining"], "0");

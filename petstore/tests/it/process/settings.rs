@@ -254,6 +254,16 @@ async fn every_file_of_a_setting_is_regular_and_bounded() {
     }
 }
 
+#[tokio::test]
+async fn several_gateways_without_redis_are_warned_of() {
+    let installation = petstore();
+    for (gateways, is_warned_of) in [("1", false), ("2", true)] {
+        let flags = [["serve"].as_slice(), &PORTS, &["--gateways", gateways]].concat();
+        let log = installation.start(&flags).await.terminate().await.stderr;
+        assert_eq!(log.contains("without --redis-url, each of the --gateways"), is_warned_of, "{log}");
+    }
+}
+
 /// The driver of PostgreSQL reads these by itself.
 #[tokio::test]
 async fn every_file_that_a_database_url_names_is_regular_and_bounded() {
