@@ -93,16 +93,16 @@ pub struct Refusals(Mutex<Option<(Instant, FaultCause, u32)>>);
 pub(super) struct AnotherRefuses(pub(super) FaultCause);
 
 impl Refusals {
-    /// Records the refusal that an answer is, or tells of, or that it is none.
+    /// Records the refusal that an answer is, or tells of, or that a core has begun to answer. An error says
+    /// nothing: it may be a proxy's.
     pub(super) fn record(&self, answer: &Response<Body>) {
         let of_another = answer.extensions().get().map(|AnotherRefuses(cause)| *cause);
-        let refused = of_another.or_else(|| Some(cause_of(&refusal(answer)?)));
         let mut last = self.0.lock();
-        *last = match (*last, refused) {
-            (_, Some(cause)) => Some((Instant::now(), cause, 0)),
-            (Some((at, cause, answers)), None) if answers < ANSWERS => Some((at, cause, answers + 1)),
-            _ => None,
-        };
+        if let Some(cause) = of_another.or_else(|| Some(cause_of(&refusal(answer)?))) {
+            *last = Some((Instant::now(), cause, 0));
+        } else if answer.status() == StatusCode::OK && !answer.headers().contains_key(Status::GRPC_STATUS) {
+            *last = last.map(|(at, cause, n)| (at, cause, n + 1)).filter(|(_, _, n)| *n < ANSWERS);
+        }
     }
 
     /// Returns the cause of the last refusal, if that was recent.
@@ -274,8 +274,10 @@ mod tests {
             let refusals = Refusals::default();
             refusals.record(&status.into_http());
             assert_eq!(refusals.recent(), expected, "{message}");
-            for _ in 0..ANSWERS {
+            let of_a_proxy = Response::builder().status(502).body(Body::default()).unwrap();
+            for _ in 1..ANSWERS {
                 refusals.record(&Response::default());
+                (0..2 * ANSWERS).for_each(|_| refusals.record(&of_a_proxy));
                 assert_eq!(refusals.recent(), expected, "one of several cores may refuse");
             }
             refusals.record(&Response::default());
