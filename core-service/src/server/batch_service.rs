@@ -46,7 +46,7 @@ impl BatchService for Core {
 
 impl Core {
     async fn answer_one(self: Arc<Self>, number: u32, call: Call, of_batch: CallContext) -> Answer {
-        let value = |value: String| HeaderValue::try_from(value).ok();
+        let value = |text: String| HeaderValue::try_from(text).ok().filter(|value| !value.is_empty());
         let context = CallContext {
             id: value(call.request_id).as_ref().and_then(RequestId::parse),
             timeout: (call.timeout_ms > 0).then(|| Duration::from_millis(call.timeout_ms.into())),

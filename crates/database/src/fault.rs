@@ -104,6 +104,12 @@ pub(super) fn keeps_connection_usable(error: &sqlx::Error) -> bool {
         && reported(error).is_none_or(|error| !fatal.contains(&error.severity()))
 }
 
+/// Returns the message of PostgreSQL if the user lacks a privilege for the statement.
+pub(super) fn missing_privilege(error: &DbErr) -> Option<&str> {
+    let error = sqlx_error(error).and_then(reported)?;
+    (error.code() == "42501").then(|| error.message())
+}
+
 /// Returns `true` if the server takes no writes: it is a standby, or was made read-only.
 pub(super) fn is_read_only(error: &sqlx::Error) -> bool {
     sqlstate(error) == Some("25006")

@@ -126,22 +126,18 @@ pub enum OpenError {
     #[error("cannot reach PostgreSQL at {0}")]
     Unreachable(String, #[source] Cause),
     /// The server refuses the user's login.
-    #[error("PostgreSQL at {host} refuses the user {user}")]
-    LoginRefused {
-        /// Host and port, or the folder of the socket.
-        host: String,
-        /// Name of the user.
-        user: String,
-        /// Error of the server.
-        #[source]
-        cause: Cause,
-    },
+    #[error("PostgreSQL at {0} refuses the user {1}")]
+    LoginRefused(String, String, #[source] Cause),
     /// The server at this host has no such database, and none is created.
     #[error("PostgreSQL at {0} has no database {1}: create it first")]
     NoDatabase(String, String),
     /// The database refuses writes.
     #[error("{0} takes no writes: it is a replica, or was made read-only")]
     ReadOnly(DatabaseUrl),
+    /// The user lacks a privilege, as the server's message says, often that of creating tables, which PostgreSQL
+    /// 15 took from all but owners.
+    #[error("{0}: {1}; grant the privilege to its user, or migrate as the owner of the database")]
+    NotPermitted(DatabaseUrl, String),
     /// The database's encoding, which is named, cannot represent every name.
     #[error("{0} has the encoding {1}: create a database with the encoding UTF8")]
     NotUtf8(DatabaseUrl, String),

@@ -14,7 +14,7 @@ use tokio::time;
 use crate::{
     Cause, Database, DatabaseUrl, OpenError, OpenOptions, PostgresAddress,
     connection::{Connections, Lifetimes, SLOTS, Settings, Target},
-    fault::{is_lock_timeout, is_refused_login, is_slow_connection, is_unknown_database},
+    fault::{is_lock_timeout, is_refused_login, is_slow_connection, is_unknown_database, missing_privilege},
     health::Health,
     migrations::{self, Schema},
     open::prepare_schema,
@@ -268,7 +268,7 @@ async fn probe(address: &PostgresAddress) -> Result<(String, bool), OpenError> {
     };
     let host = address.host();
     if is_refused_login(&error) {
-        return Err(OpenError::LoginRefused { host, user: address.user().to_owned(), cause: said_by(error) });
+        return Err(OpenError::LoginRefused(host, address.user().to_owned(), said_by(error)));
     }
     if is_unknown_database(&error) {
         return Err(OpenError::NoDatabase(host, address.database().to_owned()));
@@ -290,7 +290,10 @@ fn said_by(error: sqlx::Error) -> Cause {
 }
 
 pub(super) fn explain(url: &DatabaseUrl, error: DbErr) -> OpenError {
-    OpenError::Other(url.to_string(), error.into())
+    match missing_privilege(&error) {
+        Some(message) => OpenError::NotPermitted(url.clone(), message.to_owned()),
+        None => OpenError::Other(url.to_string(), error.into()),
+    }
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub(super) async fn import(
         Ok(first) => first.unwrap_or_default(), // an empty stream has no name
         Err(broken) => return Ok(Err(broken)),
     };
-    check_import_id(&first.import_id).map_err(invalid)?;
+    check_import_id(&first.import_id)?;
     let id = first.import_id.clone();
     let ImportProgress { last_line, created } = in_turn(core, core.store.pets.import_progress(&id)).await?;
     let response = ImportPetsResponse { last_line, created_in_all: created, ..Default::default() };
@@ -70,10 +70,6 @@ async fn in_turn<T>(core: &Core, work: impl Future<Output = CallResult<T>>) -> C
     time::timeout(BOUNDS.call_timeout, in_turn).await.map_err(|_| CallFault::DeadlineExceeded)?
 }
 
-fn invalid(violation: Violation) -> PetStoreError {
-    PetStoreError::Invalid(violation.into())
-}
-
 impl Import<'_> {
     /// Returns `true` if a rejected line ends the call.
     fn is_over(&self) -> bool {
@@ -82,7 +78,7 @@ impl Import<'_> {
 
     async fn take(&mut self, message: ImportPetsRequest) -> CallResult<()> {
         if !message.import_id.is_empty() && message.import_id != self.id {
-            return Err(invalid(Violation::new("importId", "must be the same in all messages of a call")));
+            return Err(Violation::new("importId", "must be the same in all messages of a call").into());
         }
         let chunk = self.judge(message)?;
         if chunk.last_line == 0 {

@@ -146,6 +146,25 @@ async fn a_database_that_cannot_keep_the_store_is_refused() {
     assert!(text.contains("LATIN1"), "{text}");
 }
 
+#[tokio::test]
+async fn a_user_without_a_privilege_learns_which_one_it_lacks() {
+    let database = PostgresServer::shared().await.database().await;
+    let role = format!("{}_app", database.name());
+    database.psql(&format!("CREATE ROLE {role} LOGIN")).await;
+    let as_role = database.url().replacen("postgres@", &format!("{role}@"), 1);
+    for denied in ["schema public", "table seaql_migrations"] {
+        let text = refusal(&as_role).await;
+        assert_eq!(
+            text,
+            format!(
+                "{as_role}: permission denied for {denied}; grant the privilege to its user, or migrate as the \
+                 owner of the database"
+            )
+        );
+        open(&url(&database.url())).await;
+    }
+}
+
 /// Tests names that mean something in SQL, in `format` or in quotes.
 #[tokio::test]
 async fn the_sequence_of_copied_rows_is_advanced_whatever_the_table_is_called() {

@@ -93,13 +93,18 @@ impl Shop {
     async fn assert_recorded(&self, pets: usize) {
         let exported = self.service.installation.run(&["export"]).await;
         assert_eq!(exported.stdout.lines().count(), pets, "pets in the store");
-        self.reaches(MEASURED, u64::try_from(pets).unwrap()).await;
-        eventually(STEP_TIMEOUT, async || match self.lines().len() {
-            lines if lines == pets => Ok(()),
-            lines => Err(format!("{lines} lines of the log about {pets} pets")),
+        let created = format!("{MEASURED},http_response_status_code=\"201\"");
+        self.reaches(&created, u64::try_from(pets).unwrap()).await;
+        eventually(STEP_TIMEOUT, async || {
+            match self.lines().iter().filter(|line| line["status"] == 201).count() {
+                lines if lines == pets => Ok(()),
+                lines => Err(format!("{lines} lines of the log about {pets} pets")),
+            }
         })
         .await;
-        assert!(self.lines().iter().all(|line| line["status"] == 201), "{:?}", self.lines());
+        // On a busy machine a lock lasts for longer than the service waits.
+        let is_expected = |line: &Value| line["status"] == 201 || line["status"] == 503;
+        assert!(self.lines().iter().all(is_expected), "{:?}", self.lines());
         let client = self.server().client(&self.key);
         eventually(STEP_TIMEOUT, async || {
             let usage = client.get("/v1/usage").await.assert_status(200).json();
