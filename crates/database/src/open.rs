@@ -134,8 +134,8 @@ pub enum OpenError {
     /// The database refuses writes.
     #[error("{0} takes no writes: it is a replica, or was made read-only")]
     ReadOnly(DatabaseUrl),
-    /// The user lacks a privilege, as the server's message says, often that of creating tables, which PostgreSQL
-    /// 15 took from all but owners.
+    /// The user lacks a privilege, as the server's message says: often that of creating tables, which
+    /// PostgreSQL gives only to owners since version 15.
     #[error("{0}: {1}; grant the privilege to its user, or migrate as the owner of the database")]
     NotPermitted(DatabaseUrl, String),
     /// The database's encoding, which is named, cannot represent every name.
