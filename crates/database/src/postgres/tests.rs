@@ -154,13 +154,8 @@ async fn a_user_without_a_privilege_learns_which_one_it_lacks() {
     let as_role = database.url().replacen("postgres@", &format!("{role}@"), 1);
     for denied in ["schema public", "table seaql_migrations"] {
         let text = refusal(&as_role).await;
-        assert_eq!(
-            text,
-            format!(
-                "{as_role}: permission denied for {denied}; grant the privilege to its user, or migrate as the \
-                 owner of the database"
-            )
-        );
+        let remedy = "grant the privilege to its user, or migrate as the owner of the database";
+        assert_eq!(text, format!("{as_role}: permission denied for {denied}; {remedy}"));
         open(&url(&database.url())).await;
     }
 }
