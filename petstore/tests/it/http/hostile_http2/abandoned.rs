@@ -27,6 +27,8 @@ const STEP_TIMEOUT: Duration = Duration::from_mins(1);
 const MEASURED: &str = r#"http_server_request_duration_seconds_count{http_request_method="POST""#;
 const ABANDONED: &str = r#"petstore_requests_abandoned_total{operation="createPet"}"#;
 const ACTIVE: &str = "http_server_active_requests";
+/// Time after which the service has noticed that a client has left, even on a busy machine.
+const NOTICE_TIME: Duration = Duration::from_millis(500);
 /// Maximum number of concurrent requests of one connection.
 const MOST: u32 = 100;
 
@@ -137,6 +139,7 @@ async fn creations_whose_streams_are_reset_end_and_are_recorded() {
         peer.send(&reset(stream)).await.unwrap();
     }
     peer.settle().await;
+    sleep(NOTICE_TIME).await;
     assert_eq!(sum(shop.server(), ACTIVE).await, 50, "requests whose clients have left");
     lock.abort();
     shop.reaches(ACTIVE, 0).await;
@@ -155,7 +158,7 @@ async fn creations_of_a_lost_connection_end_and_are_recorded() {
     }
     shop.reaches(ACTIVE, 50).await;
     drop(peer);
-    sleep(Duration::from_millis(200)).await; // the service has noticed it, or will
+    sleep(NOTICE_TIME).await;
     assert_eq!(sum(shop.server(), ACTIVE).await, 50, "requests whose clients have left");
     assert_eq!(sum(shop.server(), "petstore_connections_open").await, 1, "until its requests end");
     lock.abort();
@@ -173,6 +176,7 @@ async fn the_span_of_a_request_says_that_its_client_has_left() {
     shop.reaches(ACTIVE, 1).await;
     peer.send(&reset(1)).await.unwrap();
     peer.settle().await;
+    sleep(NOTICE_TIME).await;
     lock.abort();
     eventually(STEP_TIMEOUT, async || {
         let spans = receiver.spans();
@@ -198,7 +202,7 @@ async fn a_creation_over_http_1_whose_client_resets_the_connection_ends_and_is_r
     shop.reaches(ACTIVE, 1).await;
     client.set_zero_linger().unwrap();
     drop(client); // a reset
-    sleep(Duration::from_millis(200)).await; // the service has noticed it, or will
+    sleep(NOTICE_TIME).await;
     assert_eq!(sum(shop.server(), ACTIVE).await, 1, "the request whose client has left");
     lock.abort();
     shop.reaches(ACTIVE, 0).await;
