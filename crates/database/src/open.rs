@@ -125,7 +125,7 @@ pub enum OpenError {
     /// The server at this host cannot be reached, or does not answer in time.
     #[error("cannot reach PostgreSQL at {0}")]
     Unreachable(String, #[source] Cause),
-    /// The server refuses the user's login.
+    /// The server at this host and port, or in this folder, refuses the login of the user who is named next.
     #[error("PostgreSQL at {0} refuses the user {1}")]
     LoginRefused(String, String, #[source] Cause),
     /// The server at this host has no such database, and none is created.
@@ -135,7 +135,7 @@ pub enum OpenError {
     #[error("{0} takes no writes: it is a replica, or was made read-only")]
     ReadOnly(DatabaseUrl),
     /// The user lacks a privilege, as the server's message says: often that of creating tables, which
-    /// PostgreSQL gives only to owners since version 15.
+    /// in the schema `public` only the database's owner has since PostgreSQL 15.
     #[error("{0}: {1}; grant the privilege to its user, or migrate as the owner of the database")]
     NotPermitted(DatabaseUrl, String),
     /// The database's encoding, which is named, cannot represent every name.

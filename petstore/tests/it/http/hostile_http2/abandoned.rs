@@ -107,6 +107,7 @@ impl Shop {
         // On a busy machine a lock lasts for longer than the service waits.
         let is_expected = |line: &Value| line["status"] == 201 || line["status"] == 503;
         assert!(self.lines().iter().all(is_expected), "{:?}", self.lines());
+        self.reaches(MEASURED, u64::try_from(self.lines().len()).unwrap()).await;
         let client = self.server().client(&self.key);
         eventually(STEP_TIMEOUT, async || {
             let usage = client.get("/v1/usage").await.assert_status(200).json();
