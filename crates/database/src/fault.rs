@@ -246,11 +246,6 @@ pub(super) fn is_lock_timeout(error: &DbErr) -> bool {
     code(error) == Some("55P03")
 }
 
-/// Returns `true` if the server refused user, password or address.
-pub(super) fn is_refused_login(error: &sqlx::Error) -> bool {
-    sqlstate(error).is_some_and(|code| code.starts_with("28"))
-}
-
 /// Returns `true` if the server has no such database.
 pub(super) fn is_unknown_database(error: &sqlx::Error) -> bool {
     sqlstate(error) == Some("3D000")
@@ -334,7 +329,7 @@ pub(super) mod tests {
             ("08006", "outage passing"),
             ("25006", "outage read-only"),
             ("25P03", "outage passing"),
-            ("28P01", "outage login"),
+            ("28P01", "outage"),
             ("3D000", "outage unknown"),
             ("40001", "outage passing race refusal"),
             ("42601", "refusal"),
@@ -351,7 +346,6 @@ pub(super) mod tests {
                 (is_damage(reported), "damage"),
                 (is_passing(&error), "passing"),
                 (is_lost_race(&error), "race"),
-                (is_refused_login(reported), "login"),
                 (is_unknown_database(reported), "unknown"),
                 (is_lock_timeout(&error), "lock"),
                 (is_refusal(&error), "refusal"),

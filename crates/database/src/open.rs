@@ -125,7 +125,8 @@ pub enum OpenError {
     /// The server at this host cannot be reached, or does not answer in time.
     #[error("cannot reach PostgreSQL at {0}")]
     Unreachable(String, #[source] Cause),
-    /// The server at this host and port, or in this folder, refuses the login of the user who is named next.
+    /// The server at this host and port, or in this folder, refuses the connection of the user who is named
+    /// next, whose login is wrong, who lacks the privilege to connect, or who has too many connections.
     #[error("PostgreSQL at {0} refuses the user {1}")]
     LoginRefused(String, String, #[source] Cause),
     /// The server at this host has no such database, and none is created.

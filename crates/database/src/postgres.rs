@@ -14,7 +14,7 @@ use tokio::time;
 use crate::{
     Cause, Database, DatabaseUrl, OpenError, OpenOptions, PostgresAddress,
     connection::{Connections, Lifetimes, SLOTS, Settings, Target},
-    fault::{is_lock_timeout, is_refused_login, is_slow_connection, is_unknown_database, missing_privilege},
+    fault::{is_lock_timeout, is_slow_connection, is_unknown_database, missing_privilege},
     health::Health,
     migrations::{self, Schema},
     open::prepare_schema,
@@ -267,13 +267,13 @@ async fn probe(address: &PostgresAddress) -> Result<(String, bool), OpenError> {
         Err(_) => return Err(no_answer(address, PROBE_TIMEOUT)),
     };
     let host = address.host();
-    if is_refused_login(&error) {
-        return Err(OpenError::LoginRefused(host, address.user().to_owned(), said_by(error)));
-    }
-    if is_unknown_database(&error) {
-        return Err(OpenError::NoDatabase(host, address.database().to_owned()));
-    }
-    Err(OpenError::Unreachable(host, said_by(error)))
+    Err(if is_unknown_database(&error) {
+        OpenError::NoDatabase(host, address.database().to_owned())
+    } else if matches!(error, sqlx::Error::Database(_)) {
+        OpenError::LoginRefused(host, address.user().to_owned(), said_by(error))
+    } else {
+        OpenError::Unreachable(host, said_by(error))
+    })
 }
 
 fn no_answer(address: &PostgresAddress, within: Duration) -> OpenError {

@@ -160,6 +160,29 @@ async fn a_user_without_a_privilege_learns_which_one_it_lacks() {
     }
 }
 
+#[tokio::test]
+async fn a_server_that_refuses_a_connection_is_not_called_unreachable() {
+    let server = PostgresServer::shared().await;
+    let database = server.database().await;
+    let (name, role) = (database.name(), format!("{}_app", database.name()));
+    database.psql(&format!("CREATE ROLE {role} LOGIN")).await;
+    let as_role = database.url().replacen("postgres@", &format!("{role}@"), 1);
+    for (statement, reason) in [
+        (format!("REVOKE CONNECT ON DATABASE {name} FROM PUBLIC"), "permission denied for database"),
+        (format!("GRANT CONNECT ON DATABASE {name} TO {role}"), "permission denied for schema"),
+        (format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false"), "database"),
+        (format!("ALTER ROLE {role} CONNECTION LIMIT 0"), "too many connections for role"),
+        (format!("ALTER ROLE {role} NOLOGIN"), "role"),
+    ] {
+        server.psql(&statement).await;
+        let text = refusal(&as_role).await;
+        let is_connected = reason.ends_with("schema");
+        let refused = format!("PostgreSQL at {} refuses the user {role}: {reason}", server.address());
+        let expected = if is_connected { format!("{as_role}: {reason}") } else { refused };
+        assert!(text.starts_with(&expected), "{statement}: {text}");
+    }
+}
+
 /// Tests names that mean something in SQL, in `format` or in quotes.
 #[tokio::test]
 async fn the_sequence_of_copied_rows_is_advanced_whatever_the_table_is_called() {
