@@ -28,6 +28,8 @@ pub(crate) enum CliError {
     #[error("--database-url: {0}")]
     Store(#[from] OpenError),
     #[error(transparent)]
+    Copy(OpenError),
+    #[error(transparent)]
     Runtime(#[from] RuntimeError),
     #[error(transparent)]
     Command(#[from] CommandError),

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use petstore_caller::api_key::ApiKey;
 use sha2::{Digest, Sha256};
 
 use super::{NewPet, Pet};
@@ -74,14 +75,15 @@ pub(crate) fn parse_batch(
     if violations.is_empty() { Ok(allowed) } else { Err(PetStoreError::InvalidBatch(violations)) }
 }
 
-/// Checks the name of an import: 1 to 200 visible ASCII characters.
+/// Checks the name of an import: 1 to 200 visible ASCII characters, which are no API key.
 ///
 /// # Errors
 ///
 /// If the name is not of that form.
 pub fn check_import_id(name: &str) -> Result<(), Violation> {
-    let holds = (1..=200).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
-    Violation::check(holds, "importId", "must be 1 to 200 visible ASCII characters")
+    let is_visible = name.bytes().all(|byte| byte.is_ascii_graphic());
+    let holds = (1..=200).contains(&name.len()) && is_visible && !ApiKey::begins_in(name);
+    Violation::check(holds, "importId", "must be 1 to 200 visible ASCII characters without an API key")
 }
 
 /// Lines of an import that take effect together.

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use petstore_caller::api_key::{ApiKey, OperatorToken};
+use petstore_caller::api_key::redact;
 use rustix::{
     fs::{
         AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, fchmod, fstat, open, openat, renameat,
@@ -281,7 +281,7 @@ fn open_existing(folder: &File, target: &OsStr, found: FileType) -> io::Result<F
 }
 
 /// Returns `true` if the file may be a part of a store: a log of SQLite by its name, a database, or a key or
-/// token of an operator by its content. A backup may replace another one, which is not in WAL mode.
+/// token in its first KiB. A backup may replace another one, which is not in WAL mode.
 fn is_part_of_store(folder: &File, target: &OsStr, kind: OutputKind, exists: bool) -> io::Result<bool> {
     if kind == OutputKind::Store {
         return Ok(false);
@@ -296,8 +296,8 @@ fn is_part_of_store(folder: &File, target: &OsStr, kind: OutputKind, exists: boo
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut head = Vec::new();
     File::from(openat(folder, target, flags, Mode::empty())?).take(1_024).read_to_end(&mut head)?;
-    let text = str::from_utf8(&head).unwrap_or_default().trim();
-    let is_secret = ApiKey::parse(text).is_some() || OperatorToken::parse(text).is_some();
+    let text = String::from_utf8_lossy(&head);
+    let is_secret = redact(&text) != text || text.contains("PRIVATE KEY-----");
     let is_database = head.starts_with(b"SQLite format 3\0");
     let is_in_wal_mode = head.get(18..20) == Some(&[2, 2]); // https://www.sqlite.org/fileformat.html
     Ok(is_secret || is_database && (kind == OutputKind::Text || is_in_wal_mode))

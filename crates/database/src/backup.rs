@@ -1,15 +1,15 @@
 //! Backups of a database in a SQLite file.
 
-use std::path::Path;
+use std::path::{self, Path};
 
 use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, DbErr, Statement};
 
 use crate::{
     DatabaseUrl, OpenError,
-    fault::is_disk_full,
+    fault::is_no_database,
     migrations::{self, MigrationState, Schema},
     open::require_known,
-    sqlite::{basic, explain, pool, quick_check, retry_while_busy},
+    sqlite::{basic, explain, pool, prepare_path, quick_check, retry_while_busy},
 };
 
 /// Copies the store into an empty file. The copy has everything that was acknowledged before, from the file
@@ -19,13 +19,12 @@ use crate::{
 ///
 /// If the store cannot be read, or the copy cannot be written.
 pub async fn copy(store: &Path, schema: &Schema, empty: &Path) -> Result<(), OpenError> {
-    if !store.exists() {
-        return Err(OpenError::Missing(store.to_owned(), schema.program));
-    }
+    prepare_path(store, schema, false).await?;
+    let empty = &path::absolute(empty).unwrap_or_default(); // SQLite takes `file:` at the beginning for a URI
     let connection = retry_while_busy(store, || pool(basic(store))).await?;
     let copied = match require_store(store, schema, &connection).await {
         Ok(()) => vacuum_into(&connection, empty).await.map_err(|error| {
-            let folder = empty.parent().filter(|_| is_disk_full(&error)); // nothing else is written
+            let folder = empty.parent().filter(|_| !is_no_database(&error)); // what else fails is the copy
             explain(folder.unwrap_or(store), error)
         }),
         Err(error) => Err(error),

@@ -69,6 +69,7 @@ impl DatabaseUrl {
 /// Reasons why a text is not a database URL. None shows a part of it, which may be a password.
 const SCHEMES: &str = "the database URL must begin with sqlite:// or postgres://";
 const NO_PATH: &str = "the database URL must name a file, as in sqlite://data/petstore.db";
+const PLAIN_FILE: &str = "the database URL of a file must not have parameters, or a second scheme";
 const NO_DATABASE: &str =
     "the database URL must name a database, as in postgres://petstore@localhost/petstore";
 const PARAMETERS: &str = "a postgres:// URL may have the parameters sslmode, sslrootcert, sslcert, sslkey, \
@@ -82,9 +83,7 @@ impl FromStr for DatabaseUrl {
     fn from_str(url: &str) -> Result<Self, Self::Err> {
         match url.split_once("://").ok_or(SCHEMES)? {
             ("sqlite", "" | ":memory:") => Err(NO_PATH),
-            ("sqlite", path) if path.contains('?') => {
-                Err("the database URL of a file must not have parameters")
-            }
+            ("sqlite", path) if path.contains('?') || path.starts_with("file:") => Err(PLAIN_FILE),
             ("sqlite", path) => Ok(Self::Sqlite(path.into())),
             ("postgres" | "postgresql", _) => Ok(Self::Postgres(Box::new(url.parse()?))),
             _ => Err(SCHEMES),
@@ -320,7 +319,8 @@ mod tests {
             ("data/petstore.db", SCHEMES),
             ("sqlite://", NO_PATH),
             ("sqlite://:memory:", NO_PATH),
-            ("sqlite://pets.db?key=secret", "the database URL of a file must not have parameters"),
+            ("sqlite://pets.db?key=secret", PLAIN_FILE),
+            ("sqlite://file:pets.db", PLAIN_FILE),
             ("postgres://u:secret@h", NO_DATABASE),
             ("postgres://u:secret@h:port/db", POSTGRES_FORM),
             ("postgres://u:sec/ret@h/db", POSTGRES_FORM),

@@ -126,7 +126,7 @@ pub(super) async fn for_schema(
     Ok(migrator)
 }
 
-async fn prepare_path(path: &Path, schema: &Schema, create: bool) -> Result<(), OpenError> {
+pub(super) async fn prepare_path(path: &Path, schema: &Schema, create: bool) -> Result<(), OpenError> {
     match fs::metadata(path).await {
         Ok(metadata) if metadata.is_dir() => return Err(OpenError::NotAFile(path.to_owned())),
         Ok(_) => return Ok(()),

@@ -55,7 +55,7 @@ const EXIT_STATUS: [&str; 6] = [
     "141: the reader of a pipe was gone before the output was written.",
 ];
 
-/// Writes the manual pages of `program`: all, or none if one must not be written.
+/// Writes the manual pages of `program`: none if one must not be written.
 pub(crate) fn man(settings: &ManSettings, program: Command) -> Result<(), CliError> {
     let ManSettings { folder, force } = settings;
     let failed = |source| OutputFileError::Io { file: folder.clone(), source };

@@ -4,7 +4,7 @@ use std::{
     env,
     fs::{self, File, OpenOptions},
     io,
-    os::unix::fs::{MetadataExt, fchown},
+    os::unix::fs::{OpenOptionsExt, fchown},
     path::{Path, PathBuf},
 };
 
@@ -12,12 +12,12 @@ use clap::Subcommand;
 use petstore_command_line::{
     Signals, block_on,
     output::{self, Column, OutputSettings, column, table},
-    output_file::{OutputFile, OutputKind, beside, folder_of, is_private},
+    output_file::{OutputFile, OutputFileError, OutputKind, beside, folder_of, is_private},
 };
 use petstore_core::store::SCHEMA;
 use petstore_database::{Loss, Losses, Migration, MigrationState, OpenError, backup, schema};
 use petstore_settings::{DatabaseSettings, InvalidSetting, value::whole_number};
-use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::fs::{FlockOperation, OFlags, fcntl_lock};
 use serde_json::{Value, json};
 
 use crate::error::CliError;
@@ -139,19 +139,16 @@ pub(crate) fn back_up(settings: &BackupSettings) -> Result<(), CliError> {
     let BackupSettings { file, force, database } = settings;
     let store = sqlite_file(database)?;
     run(async {
-        if is_same(file, &store) {
-            return Err(CliError::Failed(format!("{} is the store itself", file.display())));
-        }
         let copy = OutputFile::create(file, OutputKind::Backup, *force)?;
         require_no_log(copy.target())?;
         let temporary = copy.temporary();
         if is_private(folder_of(&temporary)).map_err(CliError::file(file))? {
-            backup::copy(&store, &SCHEMA, &temporary).await?;
+            backup::copy(&store, &SCHEMA, &temporary).await.map_err(CliError::Copy)?;
         } else {
             // SQLite needs a path, whose folder another user could exchange.
             let folder = tempfile::tempdir().map_err(CliError::file(&env::temp_dir()))?;
             let private = folder.path().join("copy.db");
-            backup::copy(&store, &SCHEMA, &private).await?;
+            backup::copy(&store, &SCHEMA, &private).await.map_err(CliError::Copy)?;
             let copied = File::open(&private).and_then(|from| io::copy(&mut &from, &mut copy.file()));
             copied.map_err(CliError::file(file))?;
         }
@@ -164,13 +161,15 @@ pub(crate) fn restore(settings: &RestoreSettings) -> Result<(), CliError> {
     let RestoreSettings { file, force, database } = settings;
     let store = sqlite_file(database)?;
     run(async {
-        require_no_log(file)?;
+        let mut backup = tokio::fs::File::from_std(open_backup(file)?);
+        require_no_log(&file.canonicalize().map_err(CliError::file(file))?)?;
         fs::create_dir_all(folder_of(&store)).map_err(CliError::file(&store))?;
         // The copy is checked, not the backup, which may change meanwhile.
         let copy = OutputFile::create(&store, OutputKind::Store, *force)?;
-        let mut backup = File::open(file).map_err(CliError::file(file))?;
-        io::copy(&mut backup, &mut copy.file()).map_err(CliError::file(file))?;
-        backup::check(&copy.temporary(), &SCHEMA, file).await?;
+        let mut new = tokio::fs::File::from_std(copy.file().try_clone().map_err(CliError::file(&store))?);
+        let copied = tokio::io::copy(&mut backup, &mut new).await;
+        copied.map_err(|error| copy.error(error))?;
+        backup::check(&copy.temporary(), &SCHEMA, file).await.map_err(CliError::Copy)?;
         let (user, group) = copy.previous_owner().map_err(CliError::file(&store))?;
         let _ = fchown(copy.file(), Some(user), Some(group)); // only root may, and has to
         let target = copy.target();
@@ -180,6 +179,15 @@ pub(crate) fn restore(settings: &RestoreSettings) -> Result<(), CliError> {
         Ok(copy.complete()?)
     })?;
     Ok(output::print(&format!("restored {}\n", store.display()))?)
+}
+
+/// Opens a backup, which is a regular file: nobody may ever write to a FIFO, and a device may never end.
+fn open_backup(file: &Path) -> Result<File, CliError> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let backup =
+        OpenOptions::new().read(true).custom_flags(flags).open(file).map_err(CliError::file(file))?;
+    let is_regular = backup.metadata().map_err(CliError::file(file))?.is_file();
+    if is_regular { Ok(backup) } else { Err(OutputFileError::NotRegular(file.to_owned()).into()) }
 }
 
 /// Makes the store's file complete without its log, and locks it against every connection of SQLite. A
@@ -200,20 +208,14 @@ fn require_no_log(file: &Path) -> Result<(), CliError> {
     for log in LOGS.map(|end| beside(file, end)) {
         if log.try_exists().map_err(CliError::file(&log))? {
             return Err(CliError::Failed(format!(
-                "{} is there, and SQLite would apply it to {}, to which it may not belong: move it away \
-                 first",
+                "{} is there, and SQLite would apply it to {}, to which it may not belong: copy a store with \
+                 `petstore backup`, or move it away first",
                 log.display(),
                 file.display()
             )));
         }
     }
     Ok(())
-}
-
-/// Returns `true` if both paths lead to one file.
-fn is_same(file: &Path, other: &Path) -> bool {
-    let identity = |path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
-    matches!((identity(file), identity(other)), (Ok(file), Ok(other)) if file == other)
 }
 
 fn sqlite_file(database: &DatabaseSettings) -> Result<PathBuf, InvalidSetting> {

@@ -222,14 +222,13 @@ async fn no_part_of_a_store_is_an_output_of_another_command() {
     let parts = ["data/petstore.db", "data/petstore.db-wal", "data/petstore.db-shm", FIRST_KEY, token];
     let content = || parts.map(|part| fs::read(writers.path(part)).unwrap());
     let before = content();
+    let key = fs::read_to_string(writers.path("key")).unwrap();
+    fs::write(writers.path("key.json"), format!("{{\n  \"key\": \"{}\"\n}}", key.trim())).unwrap();
+    fs::write(writers.path("key.pem"), "-----BEGIN PRIVATE KEY-----\nMC4C").unwrap();
+    let others = ["out.db-wal", "out.db-journal", "out.db-shm", "key.json", "key.pem"];
     for command in ["export", "check", "backup"] {
-        for part in parts.into_iter().chain(["out.db-wal", "out.db-journal", "out.db-shm"]) {
-            let reason = if (command, part) == ("backup", parts[0]) {
-                "is the store itself"
-            } else {
-                "may be part of a store"
-            };
-            writers.assert_refused(command, part, &["--force"], reason).await;
+        for part in parts.into_iter().chain(others) {
+            writers.assert_refused(command, part, &["--force"], "may be part of a store").await;
         }
         writers.clear();
         for (at, part) in parts.into_iter().enumerate() {

@@ -110,7 +110,10 @@ async fn import(settings: &ImportSettings, format: Format) -> Result<(), Command
     let mut signals = Signals::listen()?;
     let core = settings.target.connect().await?;
     let (file, import_id) = (settings.file.clone(), settings.import_id.clone());
-    let opened = spawn_blocking(move || Input::open(&file, import_id.as_deref())).await;
+    let opened = tokio::select! {
+        opened = spawn_blocking(move || Input::open(&file, import_id.as_deref())) => opened,
+        signal = signals.received() => return Err(CommandError::Failed(format!("ended by {signal}"))),
+    };
     let input = opened.map_err(|panic| RuntimeError(io::Error::other(panic)))??;
     let mut import = Import {
         progress: Progress::new(input.size),

@@ -59,6 +59,7 @@ async fn a_file_is_imported_once_per_import_id() {
         (&[][..], 3),
         (&[], 0),
         (&["--import-id", "once more"], 2), // 2: the exit code
+        (&["--import-id", "of-pet_live_0"], 2),
         (&["--import-id", "once-more"], 3),
         (&["--import-id", "once-more"], 0),
     ] {

@@ -2,7 +2,8 @@
 
 use std::{
     fs,
-    os::unix::fs::{MetadataExt, PermissionsExt},
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+    process::Command,
     time::Duration,
 };
 
@@ -71,6 +72,8 @@ async fn a_restore_that_is_refused_changes_nothing() {
     fs::write(folder.join("cut.db"), &whole[..whole.len() / 2]).unwrap();
     fs::copy(folder.join("copy.db"), folder.join("logged.db")).unwrap();
     fs::write(folder.join("logged.db-wal"), "a log").unwrap();
+    symlink("logged.db", folder.join("link.db")).unwrap();
+    assert!(Command::new("mkfifo").arg(folder.join("fifo.db")).status().unwrap().success());
 
     let before = names(&installation, &[]).await;
     for (file, reason) in [
@@ -80,6 +83,9 @@ async fn a_restore_that_is_refused_changes_nothing() {
         ("text.db", "text.db is damaged, or is not a SQLite database"),
         ("cut.db", "cut.db is damaged"),
         ("logged.db", "logged.db-wal is there"),
+        ("link.db", "logged.db-wal is there"),
+        ("fifo.db", "fifo.db is not a regular file"),
+        ("/dev/zero", "/dev/zero is not a regular file"),
     ] {
         installation.run(&["restore", file, "--force"]).await.assert_refused(1, &[reason]);
         assert_eq!(names(&installation, &[]).await, before, "{file}");
@@ -106,11 +112,13 @@ async fn a_backup_replaces_no_file_unless_that_is_asked_for() {
     assert_eq!(installation.run(&["backup", "copy.db", "--force"]).await.code, Some(0));
     assert_eq!(mode(&installation, "copy.db"), 0o600);
 
-    installation.run(&["backup", STORE, "--force"]).await.assert_refused(1, &["is the store itself"]);
+    installation.run(&["backup", STORE, "--force"]).await.assert_refused(1, &["may be part of a store"]);
     fs::write(folder.join("new.db-wal"), "a log").unwrap();
     installation.run(&["backup", "new.db"]).await.assert_refused(1, &["new.db-wal is there"]);
     let nowhere = ["backup", "new2.db", "--database-url", "sqlite://nowhere.db"];
     installation.run(&nowhere).await.assert_refused(1, &["there is no store at nowhere.db"]);
+    let of_folder = ["backup", "new2.db", "--database-url", "sqlite://data"];
+    installation.run(&of_folder).await.assert_refused(1, &["data: it is a folder"]);
     for command in ["backup", "restore"] {
         let args = [command, "new2.db", "--database-url", "postgres://localhost/petstore"];
         installation.run(&args).await.assert_refused(2, &["pg_dump"]);
@@ -168,6 +176,6 @@ fn sqlite(installation: &Installation, file: &str, copy_of: &[&str], statement: 
     let script = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.execute(sys.argv[2]); \
                   db.commit()";
     let path = installation.folder().join(file);
-    let run = std::process::Command::new("python3").args(["-c", script]).arg(path).arg(statement).status();
+    let run = Command::new("python3").args(["-c", script]).arg(path).arg(statement).status();
     assert!(run.unwrap().success(), "python3 fails");
 }

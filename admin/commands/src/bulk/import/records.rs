@@ -39,9 +39,13 @@ impl Records {
         let mut text = input.text().map_err(failed)?;
         let begin = text.fill_buf().map_err(failed)?;
         let unreadable = |reason| Err(CommandError::Unreadable { file: file.clone(), reason });
-        if is_utf16(begin) {
+        let has_mark_of_utf16 = begin.starts_with(b"\xff\xfe") || begin.starts_with(b"\xfe\xff");
+        // A zero byte is half of an ASCII character.
+        if has_mark_of_utf16 || begin.iter().take(2).any(|byte| *byte == 0) {
             return unreadable(UTF_16.to_owned());
-        } else if format == Format::Ndjson && is_json_array(begin) {
+        }
+        let text_begins = begin.strip_prefix(b"\xef\xbb\xbf").unwrap_or(begin).trim_ascii_start();
+        if format == Format::Ndjson && text_begins.starts_with(b"[") {
             return unreadable(JSON_ARRAY.to_owned());
         }
         let mut lines = Lines::new(text);
@@ -71,18 +75,6 @@ impl Records {
 const UTF_16: &str = "is UTF-16, but import reads UTF-8: convert it with `iconv -f UTF-16 -t UTF-8`";
 const JSON_ARRAY: &str = "holds a JSON array, but import reads NDJSON, one JSON object a line: convert it \
     with `jq -c '.[]'`";
-
-/// Returns `true` if the text begins with the byte order mark of UTF-16, or with a zero byte in one of its
-/// first two, half of an ASCII character.
-fn is_utf16(text: &[u8]) -> bool {
-    let has_mark = text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff");
-    has_mark || text.iter().take(2).any(|byte| *byte == 0)
-}
-
-/// Returns `true` if the first character of the text is a `[`. No pet begins with it.
-fn is_json_array(text: &[u8]) -> bool {
-    text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text).trim_ascii_start().starts_with(b"[")
-}
 
 fn next_json<R: BufRead>(lines: &mut Lines<R>) -> io::Result<Option<Record>> {
     loop {
