@@ -26,7 +26,7 @@ errors! {
     #[derive(Clone, Debug, PartialEq, thiserror::Error)]
     #[expect(missing_docs, reason = "the text of each error says what it means")]
     pub enum ApiError {
-        #[error("the request must carry exactly one Host field with a host name or address")]
+        #[error("the request must name exactly one host, by a name or an address")]
         InvalidHost => R::InvalidRequest,
         #[error("the body does not match what its header fields announce")]
         BrokenBody => R::InvalidRequest,
@@ -63,7 +63,7 @@ errors! {
         #[error("{}", .0.ban_message(.1))]
         Banned(Box<Decision>, BanCause) => R::ApiKeyBanned,
 
-        #[error("no such path; see /docs for the operations")]
+        #[error("no such path; the documentation has them all")]
         RouteNotFound => R::RouteNotFound,
         #[error("this path supports only {allow}")]
         MethodNotAllowed { allow: String } => R::MethodNotAllowed,

@@ -214,8 +214,8 @@ impl Plan {
             None => Err(Violation::new(field, "is required on plan enterprise")),
         };
         let mut violations = Violations::default();
-        let per_minute = violations.gather(agreed("per-minute", per_minute));
-        let per_day = violations.gather(agreed("per-day", per_day));
+        let per_minute = violations.gather(agreed("limits.perMinute", per_minute));
+        let per_day = violations.gather(agreed("limits.perDay", per_day));
         match (per_minute, per_day) {
             (Some(per_minute), Some(per_day)) => Ok(Self::Enterprise(Quota { per_minute, per_day })),
             _ => Err(violations),
@@ -297,7 +297,7 @@ mod tests {
         assert!(parse(Some(Plan::MAX_LIMIT), Some(1)).is_ok());
         assert_eq!(
             parse(None, Some(0)).unwrap_err().to_string(),
-            "per-minute is required on plan enterprise; per-day must be from 1 to 1000000000"
+            "limits.perMinute is required on plan enterprise; limits.perDay must be from 1 to 1000000000"
         );
         assert!(parse(Some(Plan::MAX_LIMIT + 1), Some(1)).is_err());
     }

@@ -28,22 +28,22 @@ fn is_invisible(char: char) -> bool {
 pub struct Remark(String);
 
 impl Remark {
-    /// Parses the label of a key: 1 to 64 characters. Returns `None` if the text is empty.
+    /// Parses the label of a key: up to 64 characters. Returns `None` if the text is empty.
     ///
     /// # Errors
     ///
     /// If the label breaks a rule. The error names the rule.
     pub fn label(raw: &str) -> Result<Option<Self>, Violation> {
-        Self::parse("label", raw, 64, "must be 1 to 64 characters long and not blank")
+        Self::parse("label", raw, 64, "must be at most 64 characters long and not blank")
     }
 
-    /// Parses a reason: 1 to 200 characters. Returns `None` if the text is empty.
+    /// Parses a reason: up to 200 characters. Returns `None` if the text is empty.
     ///
     /// # Errors
     ///
     /// If the reason breaks a rule. The error names the rule.
     pub fn reason(raw: &str) -> Result<Option<Self>, Violation> {
-        Self::parse("reason", raw, 200, "must be 1 to 200 characters long and not blank")
+        Self::parse("reason", raw, 200, "must be at most 200 characters long and not blank")
     }
 
     fn parse(

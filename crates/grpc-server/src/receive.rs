@@ -50,10 +50,16 @@ pub(super) fn guarded(
         // capacity and deadline, so that it is recorded.
         ToItsEnd::new(Box::pin(async move {
             let (security, calls, budgets, last_logged) = &*shared;
-            if !is_grpc(request.headers()) {
+            let is_post = request.method() == http::Method::POST;
+            if !is_post || !is_grpc(request.headers()) {
                 let mut answer = Response::new(Body::empty());
-                *answer.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-                answer.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("application/grpc"));
+                let (status, field, supported) = if is_post {
+                    (StatusCode::UNSUPPORTED_MEDIA_TYPE, header::ACCEPT, "application/grpc")
+                } else {
+                    (StatusCode::METHOD_NOT_ALLOWED, header::ALLOW, "POST")
+                };
+                *answer.status_mut() = status;
+                answer.headers_mut().insert(field, HeaderValue::from_static(supported));
                 return Ok(answer);
             }
             let method = calls.methods.find(request.uri().path());

@@ -154,9 +154,7 @@ impl ServerReflection for PortReflection {
         questions: Request<Streaming<ServerReflectionRequest>>,
     ) -> Result<Response<Self::ServerReflectionInfoStream>, Status> {
         let reflection = self.clone();
-        // A stream whose next question does not arrive in time ends, as that of tonic's own service.
-        let questions = questions.into_inner().take_while(|question| ready(question.is_ok()));
-        let answers = questions.then(move |question| {
+        let answers = questions.into_inner().then(move |question| {
             let reflection = reflection.clone();
             async move { Ok(reflection.answer(question?).await) }
         });

@@ -54,7 +54,8 @@ pub(super) fn builder(limits: &ServerLimits, streams: Streams) -> http2::Builder
 
 /// Serves the requests of the connection and returns when it ends, the server stops, or it reaches its
 /// maximum age or is idle. Then it sends GOAWAY, and answers the requests that the client sends before it
-/// receives that. Once the server closes, it does not wait for a client that reads nothing.
+/// receives that. Once the server closes, it does not wait for a client that reads nothing. A connection
+/// whose first request does not arrive in time just ends.
 pub(super) async fn drive<I: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     connection: &mut http2::Connection<TokioIo<ObservedStream<I>>, Http2Service, Streams>,
     activity: &Activity,
@@ -66,6 +67,7 @@ pub(super) async fn drive<I: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let mut idle = pin!(streams.idle_for(limits.idle));
     let mut unread = pin!(streams.unread_for(limits.idle_grace, activity));
     let mut used = pin!(streams.used());
+    let mut head = pin!(timeout(limits.header_read_timeout, streams.used()).fuse());
     let mut age = pin!(sleep(with_jitter(limits.max_connection_age, peer)));
     let mut closing = Closing::No;
     let mut at = *drain.borrow();
@@ -79,6 +81,7 @@ pub(super) async fn drive<I: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                 }
                 return;
             }
+            Err(_) = &mut head => return,
             () = &mut age => {
                 if closing == Closing::WithinGrace {
                     tracing::debug!(%peer, "cut off a connection that did not end in time");

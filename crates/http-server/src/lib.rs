@@ -146,8 +146,8 @@ pub struct Server {
 /// Bounds of a connection, of its requests and of its end.
 #[derive(Clone, Debug)]
 pub struct ServerLimits {
-    /// Time for a request's head of HTTP/1.1 to arrive, measured from its first byte. For a connection's
-    /// first request it is measured from the opening of the connection. Default 9 s.
+    /// Time for a request's head to arrive, measured from its first byte (HTTP/1.1). For a connection's first
+    /// request it is measured from the opening of the connection. Default 9 s.
     pub header_read_timeout: Duration,
     /// Time for a TLS handshake, and before that as much for the header of a proxy. Default 5 s.
     pub tls_handshake: Duration,

@@ -199,6 +199,24 @@ pub async fn raw_call(
     channel.call(request.expect("a request")).await.expect("an answer").into_parts().0
 }
 
+/// Makes a call by this HTTP method, with these bytes, and returns its HTTP status and the status in its
+/// trailers.
+pub async fn ended_call(
+    mut channel: Channel,
+    method: &str,
+    path: &str,
+    body: &'static [u8],
+) -> (u16, Option<Status>) {
+    let request =
+        http::Request::builder().method(method).uri(path).header("content-type", "application/grpc");
+    let request = request.body(tonic::body::Body::new(http_body_util::Full::new(body.into())));
+    poll_fn(|context| channel.poll_ready(context)).await.expect("a connection");
+    let answer = channel.call(request.expect("a request")).await.expect("an answer");
+    let status = answer.status().as_u16();
+    let body = answer.into_body().collect().await.expect("a body");
+    (status, body.trailers().and_then(Status::from_header_map))
+}
+
 /// Returns the answer of `grpc.health.v1` for a service. The empty name stands for the whole server.
 ///
 /// # Errors

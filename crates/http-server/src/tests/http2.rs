@@ -90,9 +90,10 @@ fn impatient() -> ServerLimits {
 }
 
 #[tokio::test]
-async fn half_a_greeting_is_closed() {
-    let server = Secured::start(impatient()).await;
-    for half in [b"".as_slice(), &PREFACE[..9], PREFACE] {
+async fn a_silent_connection_a_half_greeting_and_a_half_head_are_closed() {
+    let server = Secured::start(ServerLimits { header_read_timeout: SHORT_TIMEOUT, ..patient() }).await;
+    let half_head = [PREFACE, NO_SETTINGS, &GET_SLOW[..15]].concat();
+    for half in [b"".as_slice(), &PREFACE[..9], PREFACE, &half_head] {
         read_to_end(&mut server.send(&[half]).await).await;
     }
 }

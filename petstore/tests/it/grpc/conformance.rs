@@ -97,6 +97,29 @@ async fn a_request_of_another_media_type_is_415_so_that_no_http_client_takes_it_
 }
 
 #[tokio::test]
+async fn only_post_makes_a_call() {
+    let shop = TestShop::open().await;
+    let channel = grpc::channel(shop.grpc_addr()).await;
+    for method in ["GET", "PUT", "OPTIONS", "HEAD"] {
+        let (status, of_call) = grpc::ended_call(channel.clone(), method, LIST_PETS, EMPTY).await;
+        assert!(status == 405 && of_call.is_none(), "{method}: {status} {of_call:?}");
+    }
+    let (_, of_call) = grpc::ended_call(channel, "POST", LIST_PETS, EMPTY).await;
+    assert_eq!(of_call.unwrap().code(), Code::Ok);
+}
+
+#[tokio::test]
+async fn reflection_refuses_a_broken_message() {
+    let shop = TestShop::open().await;
+    let channel = grpc::channel(shop.grpc_addr()).await;
+    for version in ["v1", "v1alpha"] {
+        let path = format!("/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo");
+        let (_, of_call) = grpc::ended_call(channel.clone(), "POST", &path, BROKEN).await;
+        assert_eq!(of_call.unwrap().code(), Code::Internal, "{path}"); // as tonic reports it
+    }
+}
+
+#[tokio::test]
 async fn a_watcher_of_an_unknown_service_learns_so_and_stays_until_the_server_stops() {
     let installation = petstore();
     let server = installation.start(&serve(&[])).await;

@@ -201,6 +201,8 @@ async fn an_idle_client_of_http_2_that_reads_nothing_stays_connected() {
     let tls = Tls::trusting(&shop.authority, Protocol::Http2);
     let mut unread = tls.connect(shop.server.address("HTTPS")).await.unwrap();
     unread.write_all(&http2_greeting()).await.unwrap();
+    // Its one request: HEADERS on stream 1, with `GET`, `https`, and literally `:path` and `:authority`.
+    unread.write_all(b"\0\0\x0f\x01\x05\0\0\0\x01\x82\x87\x04\x08/v1/pets\x01\x01h").await.unwrap();
     // A PING without an answer would end it after 20 seconds.
     sleep(Duration::from_secs(if is_long() { 60 } else { 25 })).await;
     assert_eq!(metric(&shop.server, "petstore_connections_open").await, 1);

@@ -123,6 +123,8 @@ async fn all_keys_of_a_suspended_account_are_refused_within_five_seconds_until_i
     let shop = TestShop::open().await;
     let (account, other) = (shop.account_on(Plan::Business).await, shop.client_on(Plan::Business).await);
     let (first, second) = (shop.client_of(&account).await, shop.client_of(&account).await);
+    let revoked = shop.client_of(&account).await;
+    shop.revoke(&revoked).await;
     first.get("/v1/pets").await.assert_status(200);
     shop.suspend(&account, "the invoice of October is open").await;
     let answer = within_five_seconds(&first, is_refused).await;
@@ -131,6 +133,7 @@ async fn all_keys_of_a_suspended_account_are_refused_within_five_seconds_until_i
     assert_eq!(answer.json()["message"], expected, "{answer:?}");
     assert!(!answer.headers().contains_key("www-authenticate"), "the key is right: {answer:?}");
     second.get("/v1/usage").await.assert_error(403, "ACCOUNT_SUSPENDED");
+    revoked.get("/v1/pets").await.assert_error(401, "API_KEY_REVOKED");
     other.get("/v1/pets").await.assert_status(200);
     shop.resume(&account).await;
     within_five_seconds(&first, |answer| answer.status() == 200).await;

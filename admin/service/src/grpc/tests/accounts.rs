@@ -60,7 +60,7 @@ async fn an_update_changes_the_fields_of_its_mask() {
         change(pb::Account { name: "other".into(), ..numbers(limits(7, 70)) }, &["limits"]).await.unwrap();
     assert_eq!((changed.name.as_str(), changed.limits), ("acme", limits(7, 70)));
     let refusal = change(numbers(limits(0, 70)), &["limits"]).await.unwrap_err();
-    assert_eq!(refusal.message(), "per-minute must be from 1 to 1000000000");
+    assert_eq!(refusal.message(), "limits.perMinute must be from 1 to 1000000000");
     let business = pb::Account { plan: pb::Plan::Business.into(), ..numbers(limits(7, 70)) };
     assert_eq!(change(business, &["plan"]).await.unwrap().limits, limits(1_000, 100_000));
     for paths in [&[][..], &["id"], &["id", "create_time"], &["plan", "colour"]] {

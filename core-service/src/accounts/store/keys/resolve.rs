@@ -165,8 +165,10 @@ fn found_key(row: &QueryResult, now: UnixMillis) -> Result<Option<FoundKey>, Pet
         per_day: int64(plan.quota().per_day),
         last_ban,
         bans_lifted_at_ms,
+        // Not of a key that stays revoked.
         suspension: account
             .suspended_at
+            .filter(|_| key.revoked_at.is_none())
             .map(|_| Suspension { reason: account.suspend_reason.unwrap_or_default() }),
         last_four: key.last_four,
         label: key.label.unwrap_or_default(),
