@@ -146,13 +146,16 @@ impl RedisLimiter {
     /// Sets the name of the installation, whose counters several gateways share. Before it is set, no
     /// decision is made.
     pub fn set_installation(&self, name: &str) {
+        // Cores of different stores behind one address may alternate each second, so it is logged once.
+        static TOLD: std::sync::OnceLock<()> = std::sync::OnceLock::new();
         // Characters that could mislead Redis Cluster, or make keys long, are left out.
         let is_plain = |character: &char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_');
         let name: String = name.chars().filter(is_plain).take(64).collect();
         let named = [self.key_prefix, &name].concat();
         let mut namespace = self.namespace.write();
-        if !name.is_empty() && namespace.as_deref() != Some(&named) {
-            *namespace = Some(named.into());
+        let is_new = !name.is_empty() && namespace.as_deref() != Some(&named);
+        if is_new && namespace.replace(named.into()).is_some() && TOLD.set(()).is_ok() {
+            tracing::warn!("the store's name has changed: limits begin again; do all cores use one store?");
         }
     }
 

@@ -9,7 +9,7 @@ mod fallback;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::HashMap, fmt, num::NonZeroU16, str::FromStr, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, mem, num::NonZeroU16, str::FromStr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::{
@@ -29,7 +29,7 @@ use super::{
     Decided, Decision, LimitKey, LimitStatus, LimiterUnavailable, Outcome, Quota, RateLimiter, RedisLimiter,
     Scope,
     policy::{self, Record, Window, Windows},
-    redis::{RedisMetrics, Shard},
+    redis::{RedisCallError, RedisMetrics, Shard},
 };
 
 /// Treatment of requests while Redis is unreachable.
@@ -75,6 +75,8 @@ pub struct ResilientLimiter {
     on_failure: OnRedisFailure,
     /// Breakers by the shard's node. A shard without one has never failed.
     breakers: Mutex<HashMap<Arc<str>, Breaker>>,
+    /// Kinds of errors that were logged since a breaker last opened.
+    told: Mutex<std::collections::HashSet<mem::Discriminant<RedisCallError>>>,
     fallback: Fallback,
     started: Instant,
     pub(super) metrics: RedisMetrics,
@@ -95,13 +97,14 @@ impl ResilientLimiter {
         let first_try = redis.probe().await;
         report_evictions(first_try);
         let (fallback, metrics) = (Fallback::new(clock, gateways), RedisMetrics::with_prefix(metrics_prefix));
-        let limiter = Self { redis, on_failure, breakers: Mutex::default(), fallback, started, metrics };
+        let (breakers, told) = (Mutex::default(), Mutex::default());
+        let limiter = Self { redis, on_failure, breakers, told, fallback, started, metrics };
         if first_try.is_err() {
             for shard in limiter.redis.shards().await {
                 if limiter.redis.probe_once(&shard).await.is_err() {
                     let opened = Breaker::new(false, Duration::ZERO);
                     limiter.breakers.lock().insert(Arc::clone(&shard.node), opened);
-                    limiter.note(&shard, Some(Change::Opened));
+                    limiter.note(&shard.node, Some(Change::Opened));
                 }
             }
         }
@@ -114,13 +117,23 @@ impl ResilientLimiter {
             loop {
                 sleep(Duration::from_millis(200)).await;
                 let shards = self.redis.shards().await;
-                self.breakers.lock().retain(|node, _| shards.iter().any(|shard| shard.node == *node));
+                let is_gone = |node: &Arc<str>, _: &mut Breaker| !shards.iter().any(|it| it.node == *node);
+                let gone: Vec<_> = self.breakers.lock().extract_if(is_gone).collect();
+                for (node, _) in gone.iter().filter(|(_, breaker)| !breaker.is_closed()) {
+                    self.note(node, Some(Change::Closed)); // other shards have its slots
+                }
                 let probes = shards.iter().map(async |shard| {
                     // Asks again immediately after a failure: three failures in a row must be detected within
                     // a second.
                     while !self.probe(shard).await && self.is_closed(shard) {}
                 });
                 join_all(probes).await;
+                if let Some(error) = self.redis.last_error().filter(|_| self.is_degraded())
+                    && self.told.lock().insert(mem::discriminant(&error))
+                {
+                    // Each reason once in an outage, even if they alternate.
+                    tracing::warn!(%error, "Redis gives no decision for another reason than before");
+                }
             }
         };
         tokio::select! {
@@ -163,7 +176,7 @@ impl ResilientLimiter {
         }
         let is_good = answer.is_ok();
         let change = self.breaker(shard, |breaker, now| breaker.probed(is_good, now));
-        self.note(shard, change);
+        self.note(&shard.node, change);
         if change == Some(Change::Closed) {
             // It may be another Redis, or have a new configuration.
             report_evictions(self.counted(Box::pin(self.redis.probe())).await);
@@ -243,7 +256,7 @@ impl ResilientLimiter {
         }
         let answer = self.counted(call).await;
         let change = self.breaker(shard, |breaker, now| breaker.asked(answer.is_ok(), now));
-        self.note(shard, change);
+        self.note(&shard.node, change);
         answer
     }
 
@@ -254,18 +267,18 @@ impl ResilientLimiter {
         answer
     }
 
-    fn note(&self, shard: &Shard, change: Option<Change>) {
-        let node = Some(&*shard.node).filter(|node| !node.is_empty());
+    fn note(&self, node: &str, change: Option<Change>) {
+        let node = Some(node).filter(|node| !node.is_empty());
         match change {
             None => {}
             Some(Change::Opened) => {
                 self.metrics.outages.inc();
-                let error = self.redis.last_error().map(|error| error.to_string()).unwrap_or_default();
-                let policy = self.on_failure;
+                let error = self.redis.last_error();
+                *self.told.lock() = error.iter().map(mem::discriminant).collect();
                 tracing::warn!(
-                    %policy,
+                    policy = %self.on_failure,
                     node,
-                    error,
+                    error = error.map(|error| error.to_string()),
                     "rate limits are not shared, because Redis gives no decision"
                 );
             }

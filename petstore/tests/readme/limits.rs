@@ -100,7 +100,7 @@ const BOUNDS: [(&str, &str, &str); 55] = [
     (
         "| timeout of a call to Redis | 60 ms |",
         "crates/rate-limit/src/redis/connection.rs",
-        "[100, 50, 60].map(Duration::from_millis)",
+        "[500, 50, 60].map(Duration::from_millis)",
     ),
     (
         "then dropped | 4 MiB; 2,048 |",

@@ -28,7 +28,7 @@ const MAX_REDIRECTIONS: usize = 3;
 /// Timeouts of Redis.
 #[derive(Clone, Copy, Debug)]
 pub struct RedisDeadlines {
-    /// Timeout of a connection, with TLS and authentication. Default 100 ms.
+    /// Timeout of a connection, with TLS and authentication: several round trips. Default 500 ms.
     pub connect: Duration,
     /// Timeout of a call. Default 50 ms.
     pub call: Duration,
@@ -45,7 +45,7 @@ impl RedisDeadlines {
 
 impl Default for RedisDeadlines {
     fn default() -> Self {
-        let [connect, call, decision] = [100, 50, 60].map(Duration::from_millis);
+        let [connect, call, decision] = [500, 50, 60].map(Duration::from_millis);
         Self { connect, call, decision }
     }
 }

@@ -19,7 +19,8 @@ use crate::LimitKey;
 
 /// The one server, or a shard of a Cluster.
 pub(crate) struct Shard {
-    /// Address of the shard's primary, as the Cluster reports it; empty for the one server.
+    /// Address of the shard's primary, as the Cluster reports it; empty for the one server, and for the slots
+    /// that no node serves.
     pub(crate) node: Arc<str>,
     /// Connection on which the shard's calls are made.
     pub(super) connection: Arc<RedisConnection>,
@@ -126,43 +127,32 @@ impl Shards {
 }
 
 impl Cluster {
-    /// Returns the shards with these slots. Shards that were there before keep their connection. A connection
-    /// to a Cluster is disturbed by calls to each node that is down, so each shard has a separate one.
+    /// Returns the shards with these slots. The slots that no node serves are a shard too, whose probes tell
+    /// when that ends. Shards that were there before keep their connection. A connection to a Cluster is
+    /// disturbed by calls to each node that is down, so each shard has a separate one.
     fn shards(
         &self,
         ranges: Vec<(u16, u16, Arc<str>)>,
         before: &HashMap<Arc<str>, Arc<Shard>>,
     ) -> KnownShards {
-        let mut known = KnownShards::default();
-        for (first, last, node) in &ranges {
-            let shard = match known.by_node.get(node) {
-                Some(shard) => Arc::clone(shard),
-                None => match self.shard(node, &ranges, before.get(node)) {
-                    Some(shard) => Arc::new(shard),
-                    None => continue,
-                },
-            };
-            known.by_node.insert(Arc::clone(node), Arc::clone(&shard));
-            let slots = (*first..=*last).filter_map(Slot::new);
-            known.by_slot.extend(slots.map(|slot| (slot, Arc::clone(&shard))));
+        let mut slots = HashMap::<Arc<str>, HashSet<Slot>>::new();
+        for number in 0..16_384 {
+            let owner = ranges.iter().find(|(first, last, _)| (*first..=*last).contains(&number));
+            let node = owner.map(|(.., node)| Arc::clone(node)).unwrap_or_default();
+            slots.entry(node).or_default().extend(Slot::new(number));
         }
-        known.ranges = ranges;
+        let mut known = KnownShards { ranges, ..KnownShards::default() };
+        for (node, own) in slots {
+            let Some(shard) = self.shard(&node, &own, before.get(&node)).map(Arc::new) else { continue };
+            known.by_slot.extend(own.into_iter().map(|slot| (slot, Arc::clone(&shard))));
+            known.by_node.insert(node, shard);
+        }
         known
     }
 
     /// Returns the shard of a node, with a probe in the slots that it has now, on the connection that it had
     /// before.
-    fn shard(
-        &self,
-        node: &Arc<str>,
-        ranges: &[(u16, u16, Arc<str>)],
-        before: Option<&Arc<Shard>>,
-    ) -> Option<Shard> {
-        let own: HashSet<Slot> = ranges
-            .iter()
-            .filter(|(.., of)| of == node)
-            .flat_map(|(first, last, _)| (*first..=*last).filter_map(Slot::new))
-            .collect();
+    fn shard(&self, node: &Arc<str>, own: &HashSet<Slot>, before: Option<&Arc<Shard>>) -> Option<Shard> {
         let mut tags = (0..1_000_000_u32).map(|number| format!("probe{number}"));
         let tag = tags.find(|tag| own.contains(&Slot::for_key(tag)))?;
         let connection = match before {
@@ -198,7 +188,7 @@ mod tests {
     use crate::RedisDeadlines;
 
     #[tokio::test]
-    async fn a_node_whose_slots_moved_is_probed_in_those_it_has_now_on_its_connection() {
+    async fn a_node_whose_slots_moved_is_probed_in_those_it_has_now_on_its_connection_and_so_is_a_gap() {
         let urls = ["redis://127.0.0.1:1", "redis://127.0.0.1:2"].map(|url| url.parse().unwrap());
         let deadlines = RedisDeadlines::default();
         let settings = RedisSettings { urls: urls.into(), key_prefix: "pet:", deadlines, clock: None };
@@ -208,7 +198,9 @@ mod tests {
             |ranges: [(u16, u16, &str); 2]| ranges.map(|(first, last, node)| (first, last, node.into()));
         let before = cluster.shards(ranges([(0, 8_191, "a"), (8_192, 16_383, "b")]).into(), &HashMap::new());
         let after = cluster.shards(ranges([(0, 8_191, "b"), (8_192, 16_383, "a")]).into(), &before.by_node);
-        for known in [&before, &after] {
+        let gaps = cluster.shards(ranges([(1_000, 8_191, "b"), (8_193, 15_000, "a")]).into(), &after.by_node);
+        for (known, nodes) in [(&before, 2), (&after, 2), (&gaps, 3)] {
+            assert_eq!((known.by_node.len(), known.by_slot.len()), (nodes, 16_384));
             for (node, shard) in &known.by_node {
                 assert_eq!(known.by_slot[&Slot::for_key(&shard.probe.owner)].node, *node);
             }
@@ -216,5 +208,10 @@ mod tests {
         for (node, shard) in &after.by_node {
             assert!(Arc::ptr_eq(&shard.connection, &before.by_node[node].connection), "{node}");
         }
+        for slot in [0, 999, 8_192, 15_001, 16_383] {
+            assert_eq!(&*gaps.by_slot[&Slot::new(slot).unwrap()].node, "");
+        }
+        // Its calls fail, and a failure drops the connection, which would keep the map from being learned.
+        assert!(!Arc::ptr_eq(&gaps.by_node[""].connection, &shards.whole.connection));
     }
 }

@@ -1,8 +1,9 @@
 use petstore_telemetry::metrics::Exposition;
 use petstore_test_servers::{
-    eventually,
+    Logged, eventually,
     servers::{RedisOptions, RedisServer},
 };
+use tracing::Level;
 
 use super::*;
 use crate::{RedisDeadlines, RedisSettings};
@@ -103,6 +104,50 @@ async fn three_failures_in_a_row_are_an_outage_until_redis_answers_probes() {
     let asked = fixture.count("round_trip_duration_seconds_count");
     assert!(fixture.limiter.probe(&shards[0]).await);
     assert_eq!(fixture.count("round_trip_duration_seconds_count"), asked + 1);
+}
+
+#[tokio::test]
+async fn another_reason_for_an_outage_is_logged_once() {
+    let mut fixture = Fixture::start(OnRedisFailure::Local).await;
+    let (logged, mut levels) = (Logged::of("resilient"), Vec::new());
+    let watch = tokio::spawn(Arc::clone(&fixture.limiter).watch(Box::pin(std::future::pending())));
+    fixture.redis.cli(&["ACL", "SETUSER", "default", "-evalsha"]).await;
+    eventually(TIMEOUT, async || {
+        if fixture.limiter.is_degraded() { Ok(()) } else { Err("Redis still decides".into()) }
+    })
+    .await;
+    assert_eq!(fixture.limiter.fault(), Some(FaultCause::LimiterRefused));
+    for logs in 1..=2 {
+        eventually(TIMEOUT, async || {
+            levels.extend(logged.levels());
+            if levels.len() < logs { Err("nothing is logged".into()) } else { Ok(()) }
+        })
+        .await;
+        if logs == 1 {
+            fixture.redis.kill9().await;
+        }
+    }
+    assert_eq!(fixture.limiter.fault(), Some(FaultCause::LimiterLocal));
+    sleep(Duration::from_secs(1)).await; // some probes
+    levels.extend(logged.levels());
+    // The first reason, and those of a server that is gone: no connection, or a late answer.
+    assert!((2..=3).contains(&levels.len()) && levels.iter().all(|it| *it == Level::WARN), "{levels:?}");
+    watch.abort();
+}
+
+#[test]
+fn another_name_of_the_installation_is_logged_once() {
+    let settings = RedisSettings {
+        urls: vec!["redis://127.0.0.1:1".parse().unwrap()],
+        key_prefix: "pet:",
+        deadlines: RedisDeadlines::default(),
+        clock: None,
+    };
+    let (limiter, logged) = (RedisLimiter::new(settings).unwrap(), Logged::of("rate_limit::redis"));
+    for (name, expected) in [("a", vec![]), ("a", vec![]), ("b", vec![Level::WARN]), ("a", vec![])] {
+        limiter.set_installation(name);
+        assert_eq!(logged.levels(), expected, "{name}");
+    }
 }
 
 #[tokio::test]

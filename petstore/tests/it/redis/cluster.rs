@@ -92,6 +92,32 @@ async fn a_dead_cluster_node_limits_only_its_accounts_locally_until_its_replica_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slots_that_no_node_serves_are_an_outage_until_one_does() {
+    let deployment = Deployment::open().await;
+    let nodes = deployment.cluster.nodes();
+    for node in nodes {
+        node.cli(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]).await;
+    }
+    // The owner first: the others would learn the slots from it again.
+    for node in nodes {
+        node.cli(&["CLUSTER", "DELSLOTSRANGE", "0", "999"]).await;
+    }
+    all_limiters_are(&deployment.shop, "degraded").await;
+    tokio::time::sleep(2 * LOAD_TIME).await;
+    all_limiters_are(&deployment.shop, "degraded").await;
+    nodes[0].cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "999"]).await;
+    all_limiters_are(&deployment.shop, "ok").await;
+    for admin in deployment.shop.admins() {
+        let metrics = admin.get("/metrics").await;
+        assert!(
+            metrics.text().contains("\npetstore_redis_outages_total 1\n"),
+            "it flaps: {}",
+            metrics.text()
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn limits_hold_while_slots_move_between_nodes_of_a_cluster() {
     let deployment = Deployment::open().await;
     let mut all = deployment.first_requests().await;
