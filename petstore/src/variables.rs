@@ -64,7 +64,9 @@ pub(crate) fn name_variables(message: &str) -> String {
         let flag = format!("--{}", variable.trim_start_matches(PREFIX).to_lowercase().replace('_', "-"));
         let with_value = format!("{flag}=");
         let is_flag = |arg: &OsString| *arg == *flag || arg.as_bytes().starts_with(with_value.as_bytes());
-        if env::args_os().any(|arg| is_flag(&arg)) { message } else { replace(&message, &flag, &variable) }
+        let is_given = env::args_os().any(|arg| is_flag(&arg));
+        let of_value = flag.strip_suffix("-file").unwrap_or(&flag); // the value may come from a file
+        if is_given { message } else { replace(&replace(&message, &flag, &variable), of_value, &variable) }
     })
 }
 

@@ -113,7 +113,7 @@ pub struct CoreAddressSettings {
     /// with several addresses stands for several cores; may be repeated, separated by commas in the variable.
     /// A gateway starts without the core, and is ready when the core has answered
     #[arg(long, env = "PETSTORE_CORE_URL", default_value = "http://127.0.0.1:50051", value_name = "URL")]
-    #[arg(value_delimiter = ',')]
+    #[arg(value_delimiter = ',', hide_env_values = true)]
     pub core_url: Vec<String>,
 
     /// File with the authorities that may issue the core's certificate, in PEM; required for https://

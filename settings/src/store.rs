@@ -7,7 +7,7 @@ use petstore_database::{DatabaseUrl, OpenError};
 use super::{
     InvalidSetting,
     files::{self, SecretUrl},
-    value::is_on,
+    value::{is_on, whole_number},
 };
 
 /// Address of the store.
@@ -68,6 +68,7 @@ pub struct StoreSettings {
 
     /// Number of recently read pets that a core caches in memory, each for a minute; 0 turns the cache off
     #[arg(long, env = "PETSTORE_PET_CACHE", default_value_t = 10_000, value_name = "PETS")]
+    #[arg(value_parser = whole_number(0..=u32::MAX))]
     pub pet_cache: u32,
 
     /// Do not create or migrate the store, and refuse one whose schema is not up to date; for installations

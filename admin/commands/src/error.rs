@@ -139,7 +139,8 @@ impl From<Status> for CommandError {
 fn text_of_core(status: &Status) -> String {
     let text = failure_text(status);
     if status.source().is_some() {
-        format!("cannot reach the core: {text}; is `petstore core` running?")
+        let hint = if text.contains("refused") { "; is `petstore core` running?" } else { "" };
+        format!("cannot reach the core: {text}{hint}")
     } else if status.code() == Code::Unauthenticated && admin_reason(status).is_none() {
         // A core that asks for a certificate and for a token names what is missing.
         let settings = if text.contains("client certificate") {

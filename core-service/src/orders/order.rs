@@ -56,7 +56,8 @@ impl NewOrder {
     /// If a member is invalid: [`PetStoreError::Invalid`] with every violation.
     pub fn parse(pet_id: i64, quantity: i32, ship_date: Option<Timestamp>) -> Result<Self, PetStoreError> {
         let mut violations = Violations::default();
-        let pet_id = violations.gather(ordered_pet(pet_id));
+        let is_pet = Violation::check(pet_id > 0, "petId", "must be the id of a pet");
+        let pet_id = violations.gather(is_pet.map(|()| PetId(pet_id)));
         let quantity = violations.gather(Quantity::parse(quantity));
         let ship_date = violations.gather(ship_date.map(parse_ship_date).transpose());
         match (pet_id, quantity, ship_date) {
@@ -64,10 +65,6 @@ impl NewOrder {
             _ => Err(PetStoreError::Invalid(violations)),
         }
     }
-}
-
-fn ordered_pet(raw: i64) -> Result<PetId, Violation> {
-    if raw > 0 { Ok(PetId(raw)) } else { Err(Violation::new("petId", "must be the id of a pet")) }
 }
 
 fn parse_ship_date(raw: Timestamp) -> Result<UnixMillis, Violation> {

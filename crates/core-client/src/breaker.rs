@@ -155,10 +155,7 @@ impl CoreBreaker {
     fn open(&self, cause: &str) {
         self.outages.inc();
         self.opened.set(1);
-        tracing::warn!(
-            error = cause,
-            "the core does not answer: calls to it fail at once until it does; is `petstore core` running?"
-        );
+        tracing::warn!(error = cause, "the core does not answer: calls to it fail at once until it does");
         self.is_open.send_replace(true);
     }
 

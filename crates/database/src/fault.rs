@@ -77,11 +77,6 @@ pub(super) fn write_fault(error: &sqlx::Error) -> Option<FaultCause> {
     }
 }
 
-/// Returns `true` if there is no space for what a statement writes.
-pub(super) fn is_disk_full(error: &DbErr) -> bool {
-    sqlx_error(error).and_then(write_fault) == Some(FaultCause::DatabaseDiskFull)
-}
-
 /// Returns `true` if a connection could not be made because the peer hung up, or did not speak as a server.
 /// Proxies do so while no server is behind them.
 pub(super) fn is_hang_up(error: &sqlx::Error) -> bool {
@@ -128,9 +123,9 @@ pub fn is_outage(error: &DbErr) -> bool {
         return true;
     }
     if let DbErr::Conn(RuntimeErr::SqlxError(error)) = error
-        && is_hang_up(error)
+        && (is_hang_up(error) || reported(error).is_some())
     {
-        return true;
+        return true; // PostgreSQL is reached, and refuses the connection
     }
     if let Some(is_outage) = is_outage_of_sqlite(error).or_else(|| is_outage_of_postgres(error)) {
         return is_outage;

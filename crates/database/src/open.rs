@@ -101,7 +101,7 @@ pub enum OpenError {
     )]
     NotWritable(PathBuf, #[source] Cause),
     /// The file is damaged, or of another kind. It was left as it is.
-    #[error("{} is damaged, or is not a SQLite database; restore it from a backup", .0.display())]
+    #[error("{} is damaged, or is not a SQLite database", .0.display())]
     Corrupt(PathBuf, #[source] Cause),
     /// The file is a SQLite database of another program than the one that is named.
     #[error("{} is not a store of {}", .0.display(), .1)]
@@ -117,7 +117,7 @@ pub enum OpenError {
     #[error("{0} {1}")]
     SchemaDiscontinued(DatabaseUrl, &'static str),
     /// The schema lacks changes that this binary, of the program that is named, needs.
-    #[error("the schema of {0} is older than this binary: run `{1} migrate up`")]
+    #[error("the schema of {0} is older than this binary, or its user may not see it: run `{1} migrate up`")]
     SchemaOlder(DatabaseUrl, &'static str),
     /// Another process holds the file.
     #[error("{} is locked by another process", .0.display())]
@@ -125,9 +125,9 @@ pub enum OpenError {
     /// The server at this host cannot be reached, or does not answer in time.
     #[error("cannot reach PostgreSQL at {0}")]
     Unreachable(String, #[source] Cause),
-    /// The server at this host and port, or in this folder, refuses the connection of the user who is named
-    /// next, whose login is wrong, who lacks the privilege to connect, or who has too many connections.
-    #[error("PostgreSQL at {0} refuses the user {1}")]
+    /// The server at this host and port, or in this folder, refuses a connection of the user who is named
+    /// next: for the login, a privilege or the number of connections, or because it takes none at the moment.
+    #[error("PostgreSQL at {0} refuses a connection as {1}")]
     LoginRefused(String, String, #[source] Cause),
     /// The server at this host has no such database, and none is created.
     #[error("PostgreSQL at {0} has no database {1}: create it first")]

@@ -5,12 +5,13 @@ use std::{
     convert::Infallible,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use petstore_telemetry::metrics::{Collector, IntGauge, Sampled, gauge};
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement};
 use tokio::time;
@@ -46,8 +47,9 @@ struct Replica {
     health: Arc<Health>,
     /// Connections for checks of the replica itself, and for calls that are repeated alone.
     connections: Connections,
-    /// `true` if it answers, follows the primary and does not lag too far.
-    is_usable: Arc<AtomicBool>,
+    /// Why it is not used, without numbers, which may differ at each check; `None` if it answers, follows the
+    /// primary and does not lag too far.
+    fault: Arc<Mutex<Option<String>>>,
 }
 
 /// Batches of calls of one kind that read, to the primary and to each replica. What they run is
@@ -92,7 +94,7 @@ impl Database {
                 address: Arc::new((**address).clone()),
                 health,
                 connections,
-                is_usable: Arc::default(),
+                fault: Arc::new(Mutex::new(Some("not checked yet".into()))),
             });
         }
         self.replicas.all = Arc::new(all);
@@ -123,16 +125,12 @@ impl Database {
     pub async fn ask_replica<B: Batched>(&self, reads: &BatchedReads<B>, call: B::Call) -> Option<B::Answer> {
         let (replica, batches) = self.replicas.next(&reads.replicas)?;
         match time::timeout(Duration::from_millis(200), ask(batches, call)).await {
-            Ok(Ok(result)) => Some(result),
-            Ok(Err(error)) => {
-                replica.fail(&error);
-                None
-            }
-            Err(elapsed) => {
-                replica.fail(&elapsed);
-                None
-            }
+            Ok(Ok(result)) => return Some(result),
+            _ if !replica.is_usable() => {} // many calls may fail at once, for several reasons
+            Ok(Err(error)) => replica.fail(&error),
+            Err(elapsed) => replica.fail(&elapsed),
         }
+        None
     }
 
     /// Checks the replicas every second. Never ends.
@@ -199,7 +197,7 @@ impl Replicas {
 
 impl Replica {
     fn is_usable(&self) -> bool {
-        self.is_usable.load(Ordering::Relaxed)
+        self.fault.lock().is_none()
     }
 
     /// Checks that it follows that primary and has reached the position, and sets the result.
@@ -217,9 +215,9 @@ impl Replica {
             Ok::<_, DbErr>((row.try_get_by_index(0)?, is_current == Some(true)))
         };
         match time::timeout(INTERVAL, answer).await {
-            Ok(Ok((true, true))) => self.set_usable(true, ""),
-            Ok(Ok((true, false))) => self.set_usable(false, "it is more than 10 seconds behind"),
-            Ok(Ok((false, _))) => self.set_usable(false, "it does not follow the store's server"),
+            Ok(Ok((true, true))) => self.set_fault(None),
+            Ok(Ok((true, false))) => self.set_fault(Some("it is more than 10 seconds behind")),
+            Ok(Ok((false, _))) => self.set_fault(Some("it does not follow the store's server")),
             Ok(Err(error)) => self.fail(&error),
             Err(elapsed) => self.fail(&elapsed),
         }
@@ -228,17 +226,17 @@ impl Replica {
     /// Records that it did not answer.
     fn fail(&self, cause: &(dyn std::error::Error + 'static)) {
         self.connections.mark_stale();
-        self.set_usable(false, &cause.to_string());
+        self.set_fault(Some(&cause.to_string()));
     }
 
-    /// Sets whether it is usable. Logs one line for each change, not one for each call.
-    fn set_usable(&self, is_usable: bool, why: &str) {
-        if self.is_usable.swap(is_usable, Ordering::Relaxed) != is_usable {
+    /// Sets why it is not used, or that it is. Logs one line for each change, not one for each call.
+    fn set_fault(&self, why: Option<&str>) {
+        let fault = why.map(|why| why.replace(char::is_numeric, ""));
+        if std::mem::replace(&mut *self.fault.lock(), fault.clone()) != fault {
             let replica = self.url.as_ref();
-            if is_usable {
-                tracing::info!(replica, "reading from the replica");
-            } else {
-                tracing::warn!(replica, "not reading from the replica: {why}");
+            match why {
+                None => tracing::info!(replica, "reading from the replica"),
+                Some(why) => tracing::warn!(replica, "not reading from the replica: {why}"),
             }
         }
     }

@@ -74,6 +74,10 @@ pub(super) fn without_log(call_id: Option<&str>, error: &dyn MethodError) -> Sta
 fn log(rpc: &'static str, call_id: Option<&str>, certificate: Option<&str>, error: &dyn MethodError) {
     let (request_id, cause, code) = (call_id, error.source().map(chain), error.code());
     match error.status() {
+        // Every gateway polls it all the time, and the health of the server tells an outage once.
+        Code::Unavailable | Code::DeadlineExceeded if rpc.ends_with("/ListChanges") => {
+            tracing::debug!(rpc, request_id, certificate, code, error = cause, "{rpc} failed: {error}");
+        }
         Code::Internal => {
             tracing::error!(rpc, request_id, certificate, code, error = cause, "{rpc} failed: {error}");
         }
@@ -85,7 +89,7 @@ fn log(rpc: &'static str, call_id: Option<&str>, certificate: Option<&str>, erro
 }
 
 /// Returns the cause and its sources, each once: many libraries repeat the source in their own text.
-fn chain(cause: &(dyn Error + 'static)) -> String {
+pub(super) fn chain(cause: &(dyn Error + 'static)) -> String {
     let mut text = cause.to_string();
     let mut next = cause.source();
     while let Some(source) = next {

@@ -28,12 +28,13 @@ use tonic_health::{
     },
     server::{HealthReporter, HealthService},
 };
-use tower::Service;
+use tower::{BoxError, Service};
 
 use crate::{
     access::Security,
     call::Calls,
     connection::{self, Connection, Listener},
+    error::chain,
     receive,
     reflection::{public, with_reflection},
 };
@@ -57,8 +58,8 @@ pub struct GrpcServerLimits {
     pub drain_deadline: Duration,
 }
 
-/// Returns `true` if calls can be answered. It is asked once a second, and must end by itself.
-pub type Probe = Arc<dyn Fn() -> BoxFuture<'static, bool> + Send + Sync>;
+/// Returns the reason if calls cannot be answered. It is asked once a second, and must end by itself.
+pub type Probe = Arc<dyn Fn() -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
 
 /// The services of a server, and what it needs to serve them.
 pub struct Served {
@@ -214,13 +215,7 @@ impl HealthReport {
         let watch = async {
             loop {
                 time::sleep(Duration::from_secs(1)).await;
-                let last = self.last;
                 self.update().await;
-                match self.last {
-                    status if status == last => {}
-                    ServingStatus::Serving => tracing::info!("the store answers again"),
-                    _ => tracing::error!("the store does not answer"),
-                }
             }
         };
         tokio::select! {
@@ -233,10 +228,16 @@ impl HealthReport {
         }
     }
 
-    /// Asks the probe, and reports its status if that has changed.
+    /// Asks the probe, and reports and logs its status if that has changed.
     async fn update(&mut self) {
-        let status = if (self.probe)().await { ServingStatus::Serving } else { ServingStatus::NotServing };
+        let answer = (self.probe)().await;
+        let status = if answer.is_ok() { ServingStatus::Serving } else { ServingStatus::NotServing };
         if status != self.last {
+            match answer {
+                Err(error) => tracing::error!(error = chain(&*error), "the store does not answer"),
+                Ok(()) if self.last == ServingStatus::Unknown => {} // the first answer is no news
+                Ok(()) => tracing::info!("the store answers again"),
+            }
             self.report(status).await;
             self.last = status;
         }

@@ -86,11 +86,11 @@ const EITHER: &[PartState] = &[PartState::Degraded, PartState::Down];
 causes! {
     /// No core has answered since the gateway started.
     CoreNotReached: "core" DOWN "not_reached",
-        "No core has answered since this gateway started: API requests get 503 until one does. Check that \
-         a core runs and that --core-url is its address.";
+        "No core has answered since this gateway started: API requests get 503 until one does. Check that a \
+         core runs, that --core-url is its address, and the certificates; the gateway's log has the reason.";
     /// No core can be reached, or a proxy says that none is behind it.
     CoreUnreachable: "core" DEGRADED "unreachable",
-        "The core is unreachable: API requests get 503 until it returns.";
+        "The core is unreachable: API requests get 503 until it returns. The gateway's log has the reason.";
     /// A core has refused the gateway's service token.
     CoreTokenRefused: "core" EITHER "token_refused",
         "A core refuses this gateway, because the service token is not this core's: it serves none of \

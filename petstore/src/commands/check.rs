@@ -14,8 +14,8 @@ use petstore_settings::{InvalidSetting, SecretUrl, secret_file, settings_file};
 
 use crate::error::CliError;
 
-/// Upper bound of a key on standard input, in bytes.
-const MAX_KEY: u64 = 4 * 1024;
+/// Upper bound of a key, in bytes.
+const MAX_KEY: usize = 512;
 
 /// Settings of proxies without which they break the contract.
 const PROXIES: &str = "Proxies break the contract by default. nginx needs proxy_request_buffering off, \
@@ -93,13 +93,14 @@ fn authorization(settings: &CheckSettings) -> Result<HeaderValue, InvalidSetting
     let invalid = |reason: String| InvalidSetting::new("--key-file", reason);
     let written = if settings.key_file.as_os_str() == "-" {
         let mut written = String::new();
-        let read = std::io::stdin().take(MAX_KEY).read_to_string(&mut written);
+        let read = std::io::stdin().take(2 * MAX_KEY as u64).read_to_string(&mut written);
         read.map_err(|error| invalid(format!("cannot read standard input: {}", reason(&error))))?;
         written
     } else {
         secret_file(&settings.key_file).map_err(invalid)?
     };
-    let key = Some(written.trim()).filter(|key| !key.is_empty() && !key.contains(char::is_whitespace));
+    let key = Some(written.trim())
+        .filter(|key| (1..=MAX_KEY).contains(&key.len()) && !key.contains(char::is_whitespace));
     let value = key.and_then(|key| HeaderValue::try_from(format!("Bearer {key}")).ok());
     let mut value = value.ok_or_else(|| invalid("must hold one API key".to_owned()))?;
     value.set_sensitive(true);

@@ -53,7 +53,8 @@ pub(crate) fn run(settings: &HealthSettings) -> Result<(), CliError> {
     let AdminUrl(url) = &settings.admin_url;
     let request = async { timeout(REQUEST_TIMEOUT, readiness(url)).await.ok().flatten() };
     let silent = || {
-        let silent = format!("--admin-url: nothing answers at {url} within 2 s; is the service running?");
+        let silent =
+            format!("--admin-url: no admin port answers at {url} within 2 s; is the service running?");
         CliError::Failed(silent)
     };
     let (is_ready, readiness) = block_on("warn", Box::pin(async { request.await.ok_or_else(silent) }))?;
@@ -61,14 +62,15 @@ pub(crate) fn run(settings: &HealthSettings) -> Result<(), CliError> {
     if is_ready { Ok(()) } else { Err(CliError::Failed("the process is not ready for requests".to_owned())) }
 }
 
-/// Returns `true` if the process is ready for requests, and the answer of `/readyz`, which is null if it is
-/// not JSON. Returns `None` if there is no answer.
+/// Returns `true` if the process is ready for requests, and the answer of `/readyz`. Returns `None` if there
+/// is no answer of an admin port.
 async fn readiness(url: &str) -> Option<(bool, Value)> {
     let http: Client<_, Body> = Client::builder(TokioExecutor::new()).build_http();
     let response = http.get(format!("{url}/readyz").parse().ok()?).await.ok()?;
     let is_ready = response.status() == StatusCode::OK;
     let body = to_bytes(Body::new(response.into_body()), MAX_ANSWER).await.ok()?;
-    Some((is_ready, serde_json::from_slice(&body).unwrap_or_default()))
+    let readiness = serde_json::from_slice::<Value>(&body).ok()?;
+    readiness["parts"].is_object().then_some((is_ready, readiness))
 }
 
 /// Returns a line such as `degraded: core ok, database ok, limiter degraded`, and a line for each cause.

@@ -14,6 +14,7 @@ use sea_orm::{
 use crate::{
     Database, DatabaseError, DatabaseUrl, OpenOptions,
     connection::Connections,
+    fault::is_outage,
     schema,
     test_support::{Items, MIGRATE, SCHEMA, new_on_postgres, new_schema, open},
     testing::foreign_transaction,
@@ -92,7 +93,7 @@ async fn a_wrong_address_name_or_password_is_reported_at_once_without_the_passwo
     let address = server.address();
     let text = refusal(&format!("postgres://postgres:SECRET@{address}/postgres")).await;
     assert!(
-        text.starts_with(&format!("PostgreSQL at {address} refuses the user postgres: password")),
+        text.starts_with(&format!("PostgreSQL at {address} refuses a connection as postgres: password")),
         "{text}"
     );
     let text = refusal(&format!("postgres://postgres:letmein@{address}/nowhere")).await;
@@ -177,9 +178,11 @@ async fn a_server_that_refuses_a_connection_is_not_called_unreachable() {
         server.psql(&statement).await;
         let text = refusal(&as_role).await;
         let is_connected = reason.ends_with("schema");
-        let refused = format!("PostgreSQL at {} refuses the user {role}: {reason}", server.address());
+        let refused = format!("PostgreSQL at {} refuses a connection as {role}: {reason}", server.address());
         let expected = if is_connected { format!("{as_role}: {reason}") } else { refused };
         assert!(text.starts_with(&expected), "{statement}: {text}");
+        let later = sea_orm::Database::connect(&as_role).await;
+        assert_eq!(later.is_err_and(|error| is_outage(&error)), !is_connected, "{statement}: while it runs");
     }
 }
 

@@ -1,4 +1,8 @@
-use petstore_test_servers::servers::{PostgresOptions, PostgresServer};
+use petstore_test_servers::{
+    Logged,
+    servers::{PostgresOptions, PostgresServer},
+};
+use tracing::Level;
 
 use super::*;
 use crate::test_support::{MIGRATE, SCHEMA};
@@ -11,7 +15,7 @@ async fn open(url: &str, replica: &str) -> Database {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_a_replica_of_the_primary_is_not_used() {
+async fn a_server_that_is_not_a_replica_of_the_primary_is_not_used_and_each_reason_is_logged_once() {
     let [primary, foreign] = [
         PostgresServer::start(PostgresOptions::default()).await,
         PostgresServer::start(PostgresOptions::default()).await,
@@ -22,8 +26,17 @@ async fn a_server_that_is_not_a_replica_of_the_primary_is_not_used() {
     for other in [&foreign, &copy_of_foreign] {
         let opened = open(&database.url(), &database.url_at(other.address())).await;
         let looked_at = opened.primary().await.unwrap();
-        opened.replicas.all[0].check(&looked_at).await;
-        assert!(!opened.replicas.all[0].is_usable());
+        let (replica, logged) = (&opened.replicas.all[0], Logged::of("replicas"));
+        replica.check(&looked_at).await;
+        assert!(!replica.is_usable());
+        assert_eq!(logged.levels(), [Level::WARN]);
+        for (page, expected) in [(1, vec![Level::WARN]), (23, Vec::new())] {
+            replica.fail(&DbErr::Custom(format!("invalid page in block {page}")));
+            assert_eq!(logged.levels(), expected);
+        }
+        replica.set_fault(None);
+        assert!(replica.is_usable());
+        assert_eq!(logged.levels(), [Level::INFO]);
     }
 }
 

@@ -155,6 +155,9 @@ async fn health_is_the_readiness_of_a_process() {
     let exit = installation.run(&["health", "--admin-url", &admin, "--output", "json"]).await;
     let readiness: Value = serde_json::from_str(&exit.stdout).unwrap();
     assert_eq!(readiness["parts"]["database"], "ok");
+    let rest = format!("http://{}", server.address("REST"));
+    let of_rest = installation.run(&["health", "--admin-url", &rest]).await;
+    of_rest.assert_refused(1, &["no admin port answers at", &rest]);
     server.terminate().await;
     let exit = installation.run(&["health", "--admin-url", &admin]).await;
     assert_eq!((exit.code, exit.stdout.as_str()), (Some(1), ""), "{exit:?}");

@@ -176,6 +176,10 @@ async fn a_store_in_an_impossible_place_is_refused() {
     fs::write(installation.folder().join("data"), "a file").unwrap();
     let exit = installation.run(&serve(&[])).await;
     exit.assert_refused(1, &["--database-url", "data"]);
+    let installation = petstore().with_variable("PETSTORE_DATABASE_URL_FILE", "url");
+    installation.write_secret("url", "sqlite://url/petstore.db");
+    let exit = installation.run(&["account", "list"]).await;
+    exit.assert_refused(1, &["PETSTORE_DATABASE_URL_FILE: ", "url"]);
 }
 
 #[tokio::test]
