@@ -92,7 +92,7 @@ async fn a_core_with_another_token_gets_no_calls_and_both_sides_say_so() {
     assert!(metric(&refusing, refused).await >= 1);
     assert_eq!(lists(&refusing).await, 0);
     for (server, line) in [(&gateway, "the core refuses this process"), (&refusing, "refused a caller")] {
-        assert_eq!(server.stderr().matches(line).count(), 1, "{}", server.stderr());
+        logs_once(server, line).await;
     }
 
     fs::write(&other, TOKEN).unwrap();
@@ -224,9 +224,17 @@ async fn a_gateway_whose_only_core_refuses_it_logs_one_line_for_all_requests() {
         client.get("/v1/pets").await.assert_error(503, "UNAVAILABLE");
     }
     readiness(&gateway).await.assert_status(503);
-    let log = gateway.stderr();
-    assert_eq!(log.matches("the core refuses this process").count(), 1, "{log}");
+    let log = logs_once(&gateway, "the core refuses this process").await;
     assert!(log.contains(&core.address("gRPC").to_string()), "{log}");
+}
+
+/// Returns the log once the line is in it, which must be there no more than once.
+async fn logs_once(server: &Server, line: &str) -> String {
+    eventually(SHARE_TIMEOUT, async || {
+        let log = server.stderr();
+        if log.matches(line).count() == 1 { Ok(log) } else { Err(log) }
+    })
+    .await
 }
 
 /// Cores with one database.

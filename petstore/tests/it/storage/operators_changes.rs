@@ -47,7 +47,11 @@ async fn rows_copied_without_their_sequences_refuse_no_name_and_one_command_sets
     for key in ["", "never-used"] {
         add(&client, key).await.assert_error(500, "INTERNAL");
     }
-    assert!(server.stderr().contains("run `migrate up`, which sets these right"), "{}", server.stderr());
+    eventually(std::time::Duration::from_secs(10), async || {
+        let log = server.stderr(); // a thread of its own writes it
+        if log.contains("run `migrate up`, which sets these right") { Ok(()) } else { Err(log) }
+    })
+    .await;
     for (command, wrong) in [("account", "already"), ("operator", "already")] {
         let args: &[&str] = if command == "account" { &["--plan", "free"] } else { &["--role", "viewer"] };
         let refused = installation.run(&[&[command, "create", "unheard-of"], args].concat()).await;
