@@ -61,6 +61,12 @@ def is_open(connection: socket.socket) -> bool:
     return False
 
 
+def requests_of(gateway: Process) -> int:
+    """Returns the number of requests that the gateway has answered."""
+    lines = get(gateway.announced("admin"), "/metrics")[2].decode().splitlines()
+    return sum(int(line.split()[-1]) for line in lines if line.startswith("petstore_requests_total{"))
+
+
 def session(stack: ExitStack, folder: Path) -> None:
     proxy, console, gateways, core, names = start(stack, folder)
 
@@ -86,6 +92,14 @@ def session(stack: ExitStack, folder: Path) -> None:
 
     statuses = [get(proxy, "/v1/pets", key)[0] for _ in range(PER_MINUTE + 5)]
     assert statuses == [200] * PER_MINUTE + [429] * 5, statuses
+
+    def are_in_turn() -> bool:
+        before = [requests_of(gateway) for gateway in gateways]
+        for _ in range(4):
+            get(proxy, "/v1/pets", busy)
+        return [requests_of(gateway) - n for gateway, n in zip(gateways, before)] == [2, 2]
+
+    wait_for("the proxy asks the gateways in turn", are_in_turn)  # on a busy machine it may leave one out
 
     # A forged address changes nothing: all these failures count for one address, at first in each gateway.
     left = [int(get(proxy, "/v1/pets", "junk", **{"X-Forwarded-For": f"192.0.2.{n}"})[1]["X-RateLimit-Remaining"]) for n in range(4)]
