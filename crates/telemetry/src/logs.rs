@@ -177,6 +177,15 @@ mod tests {
     }
 
     #[test]
+    fn the_client_of_redis_is_silent_unless_the_filter_names_it() {
+        for (filter, is_logged) in [("trace", false), ("info,redis=warn", true), ("redis=warn", true)] {
+            let target = "redis::cluster_handling";
+            let enabled = parse_filter(filter).unwrap().would_enable(target, &tracing::Level::WARN);
+            assert_eq!(enabled, is_logged, "{filter}");
+        }
+    }
+
+    #[test]
     fn a_filter_that_would_silence_the_log_is_refused() {
         for filter in [
             "",
