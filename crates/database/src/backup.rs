@@ -20,7 +20,8 @@ use crate::{
 /// If the store cannot be read, or the copy cannot be written.
 pub async fn copy(store: &Path, schema: &Schema, empty: &Path) -> Result<(), OpenError> {
     prepare_path(store, schema, false).await?;
-    let empty = &path::absolute(empty).unwrap_or_default(); // SQLite takes `file:` at the beginning for a URI
+    // SQLite takes `file:` at the beginning for a URI, and no path for a database of its own.
+    let empty = &path::absolute(empty).map_err(|cause| OpenError::NotWritable(empty.into(), cause.into()))?;
     let connection = retry_while_busy(store, || pool(basic(store))).await?;
     let copied = match require_store(store, schema, &connection).await {
         Ok(()) => vacuum_into(&connection, empty).await.map_err(|error| {
