@@ -69,8 +69,7 @@ fn probe(core: &Core) -> Probe {
     Arc::new(move || {
         let database = database.clone();
         Box::pin(async move {
-            let answer = time::timeout(PING_TIMEOUT, database.ping()).await;
-            answer.map_err(|_| "no answer within a second")??;
+            time::timeout(PING_TIMEOUT, database.ping()).await.map_err(|_| "no answer within a second")??;
             database.check_writes().await;
             Ok(())
         })

@@ -80,10 +80,12 @@ pub struct PlanSettings {
 
     /// Requests per minute; required for plan enterprise, and only there
     #[arg(long, value_parser = whole_number(1..=Plan::MAX_LIMIT), value_name = "N")]
+    #[arg(required_if_eq("plan", "enterprise"))]
     per_minute: Option<u64>,
 
     /// Requests per UTC day; required for plan enterprise, and only there
     #[arg(long, value_parser = whole_number(1..=Plan::MAX_LIMIT), value_name = "N")]
+    #[arg(required_if_eq("plan", "enterprise"))]
     per_day: Option<u64>,
 }
 

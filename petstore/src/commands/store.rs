@@ -167,8 +167,7 @@ pub(crate) fn restore(settings: &RestoreSettings) -> Result<(), CliError> {
         // The copy is checked, not the backup, which may change meanwhile.
         let copy = OutputFile::create(&store, OutputKind::Store, *force)?;
         let mut new = tokio::fs::File::from_std(copy.file().try_clone().map_err(CliError::file(&store))?);
-        let copied = tokio::io::copy(&mut backup, &mut new).await;
-        copied.map_err(|error| copy.error(error))?;
+        tokio::io::copy(&mut backup, &mut new).await.map_err(|error| copy.error(error))?;
         backup::check(&copy.temporary(), &SCHEMA, file).await.map_err(CliError::Copy)?;
         let (user, group) = copy.previous_owner().map_err(CliError::file(&store))?;
         let _ = fchown(copy.file(), Some(user), Some(group)); // only root may, and has to

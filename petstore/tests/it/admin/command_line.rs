@@ -148,6 +148,7 @@ async fn no_refusal_shows_internals() {
             &["account", "create", "a", "--plan", "enterprise", "--per-minute", "0", "--per-day", "1"],
             "must be a whole number",
         ),
+        (&["account", "create", "a", "--plan", "enterprise"], "--per-minute <N> --per-day <N>"),
         (&["migrate", "down", "--steps", "0"], "must be a whole number from 1 to"),
         (&["serve", "--service-token-file", "nothing"], "no such file"),
         (&["serve", "--database-url-file", "nothing"], "no such file"),
