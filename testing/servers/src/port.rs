@@ -2,12 +2,14 @@
 
 use std::{
     hash::{BuildHasher, RandomState},
-    net::{Ipv4Addr, TcpListener},
+    net::Ipv4Addr,
     sync::{
         LazyLock,
         atomic::{AtomicU64, Ordering},
     },
 };
+
+use tokio::net::TcpSocket;
 
 /// First port. It is below the ports that the kernel assigns (32,768 on Linux), and so is the port 10,000
 /// above, which Redis Cluster takes for its bus.
@@ -23,7 +25,11 @@ const COUNT: u16 = 10_000;
 pub fn free_port() -> u16 {
     /// Counter with a random start, so that harnesses begin at different ports.
     static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| AtomicU64::new(RandomState::new().hash_one(()) >> 1));
-    let is_free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
+    // It does not listen: a client that expects nobody at this port would be accepted.
+    let is_free = |port: u16| {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.set_reuseaddr(true).is_ok() && socket.bind((Ipv4Addr::LOCALHOST, port).into()).is_ok()
+    };
     (0..COUNT)
         .map(|_| {
             let offset = NEXT.fetch_add(1, Ordering::Relaxed) % u64::from(COUNT);

@@ -1,19 +1,24 @@
 //! Handle of the proxy for tests, and its accept loop.
 
 use std::{
+    io,
     net::{Ipv4Addr, SocketAddr},
     sync::{Arc, atomic::Ordering},
 };
 
+use rustix::net::Shutdown;
 use tokio::{
     io::AsyncReadExt,
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     sync::watch,
     task::{AbortHandle, JoinSet},
 };
 
 use super::{Fault, connection::carry, control::Control};
 use crate::port::free_port;
+
+/// Number of connections that may wait for `accept`.
+const BACKLOG: i32 = 1_024;
 
 /// TCP proxy on a port of 127.0.0.1 in front of one target, or of several in turn. When it is dropped, it
 /// ends with its connections.
@@ -29,16 +34,17 @@ pub struct Proxy {
 impl Proxy {
     /// Starts a proxy to the target, without a fault. The target need not listen yet; a connection that it
     /// does not accept is reset.
+    #[expect(clippy::unused_async, reason = "it needs a runtime, as every start of a server does")]
     pub async fn to(target: SocketAddr) -> Self {
-        let listener = loop {
-            if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, free_port())).await {
-                break listener;
+        let port = loop {
+            if let Ok(port) = Port::take(free_port()) {
+                break port;
             }
         };
-        let address = listener.local_addr().expect("a bound socket");
+        let address = port.socket.local_addr().expect("a bound socket");
         let control = Arc::new(Control::new(target));
         let (is_listening, listening) = watch::channel(true);
-        let accept_loop = tokio::spawn(accept(listener, Arc::clone(&control), is_listening));
+        let accept_loop = tokio::spawn(accept(port, Arc::clone(&control), is_listening));
         Self { address, control, listening, accept_loop: accept_loop.abort_handle() }
     }
 
@@ -91,17 +97,46 @@ impl Drop for Proxy {
     }
 }
 
-async fn accept(listener: TcpListener, control: Arc<Control>, is_listening: watch::Sender<bool>) {
-    let address = listener.local_addr().expect("a bound socket");
-    let mut listener = Some(listener);
+/// Port of the proxy, which nobody else can have while it refuses.
+#[derive(Debug)]
+struct Port {
+    socket: std::net::TcpListener,
+}
+
+impl Port {
+    /// Binds the port of 127.0.0.1 and listens.
+    fn take(port: u16) -> io::Result<Self> {
+        // Without SO_REUSEADDR, which `TcpListener::bind` sets: with it, others that set it too could bind the
+        // port while this socket does not listen.
+        let socket = TcpSocket::new_v4()?;
+        socket.bind((Ipv4Addr::LOCALHOST, port).into())?;
+        Ok(Self { socket: socket.listen(BACKLOG.cast_unsigned())?.into_std()? })
+    }
+
+    fn listen(&self) -> io::Result<TcpListener> {
+        rustix::net::listen(&self.socket, BACKLOG)?;
+        TcpListener::from_std(self.socket.try_clone()?)
+    }
+
+    /// Ends the listening. Connections that were not accepted are reset, new ones refused. Once only: a second
+    /// shutdown would apply to the connections after it.
+    fn refuse(&self) {
+        rustix::net::shutdown(&self.socket, Shutdown::Both).expect("it listens");
+    }
+}
+
+async fn accept(port: Port, control: Arc<Control>, is_listening: watch::Sender<bool>) {
+    let mut listener = None;
     let mut setting = control.setting.subscribe();
     let mut connections = JoinSet::new();
     loop {
         let fault = setting.borrow_and_update().fault;
         if fault == Fault::Refuse {
-            listener = None;
+            if listener.take().is_some() {
+                port.refuse();
+            }
         } else if listener.is_none() {
-            listener = Some(TcpListener::bind(address).await.expect("the port is still free"));
+            listener = Some(port.listen().expect("a bound port"));
         }
         is_listening.send_replace(listener.is_some());
         tokio::select! {

@@ -72,6 +72,8 @@ async fn a_refusing_proxy_looks_like_a_dead_server_at_the_same_address() {
     assert_reset(&mut old).await;
     let refused = TcpStream::connect(proxy.address()).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    let taken = TcpListener::bind(proxy.address()).await.unwrap_err();
+    assert_eq!(taken.kind(), ErrorKind::AddrInUse, "its port can be had by another server");
     proxy.set(Fault::None).await;
     let mut new = TcpStream::connect(proxy.address()).await.unwrap();
     new.write_all(b"x").await.unwrap();
