@@ -106,8 +106,8 @@ struct Port {
 impl Port {
     /// Binds the port of 127.0.0.1 and listens.
     fn take(port: u16) -> io::Result<Self> {
-        // Without SO_REUSEADDR, which `TcpListener::bind` sets: with it, others that set it too could bind the
-        // port while this socket does not listen.
+        // Without SO_REUSEADDR, which `TcpListener::bind` sets: with it, others that have it too could bind
+        // the port while this socket does not listen.
         let socket = TcpSocket::new_v4()?;
         socket.bind((Ipv4Addr::LOCALHOST, port).into())?;
         Ok(Self { socket: socket.listen(BACKLOG.cast_unsigned())?.into_std()? })
@@ -118,8 +118,8 @@ impl Port {
         TcpListener::from_std(self.socket.try_clone()?)
     }
 
-    /// Ends the listening. Connections that were not accepted are reset, new ones refused. Once only: a second
-    /// shutdown would apply to the connections after it.
+    /// Ends the listening. Connections that were not accepted are reset, new ones refused. Once only: a
+    /// second shutdown would apply to the connections after it.
     fn refuse(&self) {
         rustix::net::shutdown(&self.socket, Shutdown::Both).expect("it listens");
     }
