@@ -3,6 +3,7 @@
 use std::{
     io,
     net::{Ipv4Addr, SocketAddr},
+    os::fd::AsFd,
     sync::{Arc, atomic::Ordering},
 };
 
@@ -16,9 +17,6 @@ use tokio::{
 
 use super::{Fault, connection::carry, control::Control};
 use crate::port::free_port;
-
-/// Number of connections that may wait for `accept`.
-const BACKLOG: i32 = 1_024;
 
 /// TCP proxy on a port of 127.0.0.1 in front of one target, or of several in turn. When it is dropped, it
 /// ends with its connections.
@@ -36,15 +34,15 @@ impl Proxy {
     /// does not accept is reset.
     #[expect(clippy::unused_async, reason = "it needs a runtime, as every start of a server does")]
     pub async fn to(target: SocketAddr) -> Self {
-        let port = loop {
-            if let Ok(port) = Port::take(free_port()) {
-                break port;
+        let (port, listener) = loop {
+            if let Ok(taken) = Port::take(free_port()) {
+                break taken;
             }
         };
         let address = port.socket.local_addr().expect("a bound socket");
         let control = Arc::new(Control::new(target));
         let (is_listening, listening) = watch::channel(true);
-        let accept_loop = tokio::spawn(accept(port, Arc::clone(&control), is_listening));
+        let accept_loop = tokio::spawn(accept(port, listener, Arc::clone(&control), is_listening));
         Self { address, control, listening, accept_loop: accept_loop.abort_handle() }
     }
 
@@ -100,33 +98,36 @@ impl Drop for Proxy {
 /// Port of the proxy, which nobody else can have while it refuses.
 #[derive(Debug)]
 struct Port {
-    socket: std::net::TcpListener,
+    socket: TcpSocket,
 }
 
 impl Port {
-    /// Binds the port of 127.0.0.1 and listens.
-    fn take(port: u16) -> io::Result<Self> {
-        // Without SO_REUSEADDR, which `TcpListener::bind` sets: with it, others that have it too could bind
-        // the port while this socket does not listen.
-        let socket = TcpSocket::new_v4()?;
-        socket.bind((Ipv4Addr::LOCALHOST, port).into())?;
-        Ok(Self { socket: socket.listen(BACKLOG.cast_unsigned())?.into_std()? })
+    /// Binds the port of 127.0.0.1, and listens.
+    fn take(port: u16) -> io::Result<(Self, TcpListener)> {
+        let taken = Self { socket: TcpSocket::new_v4()? };
+        taken.socket.bind((Ipv4Addr::LOCALHOST, port).into())?;
+        let listener = taken.listen()?;
+        Ok((taken, listener))
     }
 
+    /// Listens, beside connections that were accepted before.
     fn listen(&self) -> io::Result<TcpListener> {
-        rustix::net::listen(&self.socket, BACKLOG)?;
-        TcpListener::from_std(self.socket.try_clone()?)
+        self.socket.set_reuseaddr(true)?;
+        rustix::net::listen(&self.socket, 1_024)?;
+        TcpListener::from_std(self.socket.as_fd().try_clone_to_owned()?.into())
     }
 
     /// Ends the listening. Connections that were not accepted are reset, new ones refused. Once only: a
     /// second shutdown would apply to the connections after it.
     fn refuse(&self) {
         rustix::net::shutdown(&self.socket, Shutdown::Both).expect("it listens");
+        // With SO_REUSEADDR, others that have it too could bind the port while this socket does not listen.
+        self.socket.set_reuseaddr(false).expect("an open socket");
     }
 }
 
-async fn accept(port: Port, control: Arc<Control>, is_listening: watch::Sender<bool>) {
-    let mut listener = None;
+async fn accept(port: Port, listener: TcpListener, control: Arc<Control>, is_listening: watch::Sender<bool>) {
+    let mut listener = Some(listener);
     let mut setting = control.setting.subscribe();
     let mut connections = JoinSet::new();
     loop {
