@@ -87,7 +87,7 @@ errors! {
             environment: Environment,
         } => A::KeyOfAnotherEnvironment.code(),
         /// The database is unreachable, busy or full: the same call may succeed later.
-        #[error("the store is not available at the moment")]
+        #[error("the database is not available at the moment")]
         Unavailable(#[source] Cause) => R::Unavailable.code(),
         /// A failure that does not depend on the method.
         #[error(transparent)]

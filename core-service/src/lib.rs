@@ -79,7 +79,7 @@ pub mod accounts {
     //!   it is sent again.
     //! - What is no longer in use is deleted in bounded steps ([`KEPT`]).
     //!
-    //! The types and their rules are pure. [`store`] alone uses `SeaORM`; it answers gateways in the messages
+    //! The types and their rules are pure. [`store`] makes the queries; it answers gateways in the messages
     //! of the internal contract. Functions there that take a transaction leave it to their caller, which may
     //! record in it who makes the change.
     //!

@@ -65,7 +65,8 @@ pub(crate) fn name_variables(message: &str) -> String {
         let with_value = format!("{flag}=");
         let is_flag = |arg: &OsString| *arg == *flag || arg.as_bytes().starts_with(with_value.as_bytes());
         let is_given = env::args_os().any(|arg| is_flag(&arg));
-        let of_value = flag.strip_suffix("-file").unwrap_or(&flag); // the value may come from a file
+        // The value may come from the file, unless the message is about both.
+        let of_value = flag.strip_suffix("-file").filter(|_| !message.contains(&flag)).unwrap_or(&flag);
         if is_given { message } else { replace(&replace(&message, &flag, &variable), of_value, &variable) }
     })
 }

@@ -10,6 +10,7 @@ use axum::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, request::Parts};
 use parking_lot::Mutex;
+use petstore_caller::headers::only_field;
 use petstore_clock::Clock;
 
 use crate::{
@@ -138,13 +139,11 @@ impl CreationKey {
         account_id: i64,
         clock: &Clock,
     ) -> Result<Self, ApiError> {
-        let mut fields = headers.get_all(IDEMPOTENCY_KEY).into_iter();
-        let (first, second) = (fields.next(), fields.next());
-        let Some(key) = first else {
+        let field = only_field(headers, IDEMPOTENCY_KEY).map_err(|_| ApiError::InvalidIdempotencyKey)?;
+        let Some(key) = field else {
             return Ok(Self { name: uuid_v7(clock).to_string(), is_from_client: false });
         };
-        let key = key.to_str().ok().filter(|key| second.is_none() && is_key(key));
-        let key = key.ok_or(ApiError::InvalidIdempotencyKey)?;
+        let key = key.to_str().ok().filter(|key| is_key(key)).ok_or(ApiError::InvalidIdempotencyKey)?;
         Ok(Self { name: format!("rest/{account_id}/{key}"), is_from_client: true })
     }
 

@@ -11,7 +11,7 @@ use petstore_telemetry::metrics::{
 };
 use petstore_telemetry::{abandoned::caller_has_left, metrics};
 
-use crate::error::ApiError;
+use crate::{error::ApiError, json::word};
 
 metrics! {
     /// Metrics of one gateway.
@@ -112,14 +112,8 @@ impl Metrics {
 }
 
 /// Returns the name of the plan; `None` if it is of a newer core.
-pub(crate) const fn plan_word(plan: Plan) -> Option<&'static str> {
-    match plan {
-        Plan::Free => Some("free"),
-        Plan::Pro => Some("pro"),
-        Plan::Business => Some("business"),
-        Plan::Enterprise => Some("enterprise"),
-        Plan::Unspecified => None,
-    }
+pub(crate) fn plan_word(plan: Plan) -> Option<&'static str> {
+    word(&["free", "pro", "business", "enterprise"], plan.into())
 }
 
 /// Returns `true` if at least four fifths are used up.

@@ -8,7 +8,7 @@ mod head;
 mod rate_limit;
 mod respond;
 
-use std::{borrow::Cow, future::Future, net::IpAddr, panic::AssertUnwindSafe, pin::pin, sync::Arc};
+use std::{future::Future, net::IpAddr, panic::AssertUnwindSafe, pin::pin, sync::Arc};
 
 use axum::{Router, extract::Request, response::Response};
 use futures_util::{FutureExt, future::BoxFuture};
@@ -168,15 +168,10 @@ impl RequestContext {
     }
 
     /// Begins the span of the request, as part of the trace that these header fields name, whose sender
-    /// decides whether it is recorded. A `tracestate` with a key in it is left out: spans are exported.
+    /// decides whether it is recorded.
     fn begin_span(&mut self, gateway: &GatewayState, headers: &HeaderMap) {
-        let mut headers = Cow::Borrowed(headers);
-        let mut states = headers.get_all("tracestate").iter().filter_map(|state| state.to_str().ok());
-        if states.any(ApiKey::begins_in) {
-            headers.to_mut().remove("tracestate");
-        }
         let title = || self.operation.title().into();
-        self.span = gateway.settings.traces.request(&headers, Root::Sampled, title);
+        self.span = gateway.settings.traces.request(headers, Root::Sampled, title);
     }
 }
 

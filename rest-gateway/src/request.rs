@@ -4,7 +4,8 @@
 use std::{net::IpAddr, sync::Arc};
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use petstore_caller::{call::RequestId, client_address::TrustedProxies};
+use petstore_caller::client_address::TrustedProxies;
+use petstore_caller::{call::RequestId, headers::only_field};
 use petstore_clock::Clock;
 use petstore_key_cache::KnownKey;
 use petstore_rate_limit::LimitStatus;
@@ -16,8 +17,7 @@ pub const X_REQUEST_ID: HeaderName = HeaderName::from_static(petstore_caller::ca
 /// Returns the client's own id for the request if it sent one that is fit for a log. Otherwise returns a new
 /// UUID of version 7 (RFC 9562 §5.7), which sorts after earlier ones.
 pub(crate) fn request_id(headers: &HeaderMap, clock: &Clock) -> RequestId {
-    let mut sent = headers.get_all(X_REQUEST_ID).into_iter();
-    let own = if let (Some(id), None) = (sent.next(), sent.next()) { RequestId::parse(id) } else { None };
+    let own = only_field(headers, X_REQUEST_ID).ok().flatten().and_then(RequestId::parse);
     own.unwrap_or_else(|| RequestId::new(uuid_v7(clock)))
 }
 
@@ -49,8 +49,7 @@ impl ForwardedPrefix {
     /// Returns the path that a trusted proxy names in `X-Forwarded-Prefix`. A malformed or repeated field is
     /// ignored, because a client may have sent it.
     pub(crate) fn of(proxies: &TrustedProxies, peer: IpAddr, headers: &HeaderMap) -> Option<Self> {
-        let mut fields = headers.get_all(X_FORWARDED_PREFIX).into_iter();
-        let (Some(only), None) = (fields.next(), fields.next()) else { return None };
+        let only = only_field(headers, X_FORWARDED_PREFIX).ok()??;
         let path = only.to_str().ok().filter(|_| proxies.trusts(peer))?.trim_end_matches('/');
         is_path(path).then(|| Self(path.into()))
     }

@@ -4,9 +4,10 @@ use std::{error::Error, time::Duration};
 
 use axum::{body::Body, extract::Request};
 use bytes::Bytes;
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, header};
 use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use petstore_caller::headers::only_field;
 use tokio::time::timeout;
 
 use crate::error::ApiError;
@@ -47,25 +48,17 @@ pub async fn read(body: Body) -> Result<Bytes, ApiError> {
 /// Refuses transfer codings other than `chunked` (RFC 9112 §6.1). hyper looks only at the last one, and would
 /// pass on the body in the others.
 pub(crate) fn check_transfer_coding(headers: &HeaderMap) -> Result<(), ApiError> {
-    let mut fields = headers.get_all(header::TRANSFER_ENCODING).into_iter();
-    let is_known = match (fields.next(), fields.next()) {
-        (None, _) => true,
-        (Some(only), None) => only.as_bytes().eq_ignore_ascii_case(b"chunked"),
-        (Some(_), Some(_)) => false,
-    };
+    let is_chunked = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
+    let coding = only_field(headers, header::TRANSFER_ENCODING);
+    let is_known = coding.is_ok_and(|coding| coding.is_none_or(is_chunked));
     if is_known { Ok(()) } else { Err(ApiError::UnsupportedTransferCoding) }
 }
 
 /// Refuses a body that is declared as anything but JSON in UTF-8 without a content coding. If nothing is
 /// declared, that is assumed: RFC 8259 §8.1 knows no other encoding, and RFC 9110 §8.3 allows it.
 fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
-    let mut types = headers.get_all(header::CONTENT_TYPE).into_iter();
-    let json = match (types.next(), types.next()) {
-        (None, _) => true,
-        (Some(only), None) => only.to_str().is_ok_and(is_json_type),
-        _ => false,
-    };
-    if !json {
+    let is_json = |media_type: &HeaderValue| media_type.to_str().is_ok_and(is_json_type);
+    if !only_field(headers, header::CONTENT_TYPE).is_ok_and(|it| it.is_none_or(is_json)) {
         return Err(ApiError::UnsupportedMediaType);
     }
     if headers.contains_key(header::CONTENT_ENCODING) {

@@ -73,8 +73,8 @@ impl UnknownInput {
         self.is_judged = true;
         if self.is_strict && !self.named.is_empty() {
             let names = self.named.iter().map(|InputFault { place, name, .. }| match place {
-                Place::Query => format!("the parameter {name}"),
-                Place::Body => format!("the field {name}"),
+                Place::Query => format!("the parameter {name:?}"),
+                Place::Body => format!("the field {name:?}"),
             });
             let names = names.collect::<Vec<_>>().join(", ");
             let message = format!("this operation does not have {names}");

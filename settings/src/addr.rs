@@ -116,14 +116,6 @@ impl GrpcAddr {
             Self::Unix(_) => true,
         }
     }
-
-    /// Returns the IP address and port, if they are known: those of a bound port are.
-    pub fn tcp(&self) -> Option<SocketAddr> {
-        match self {
-            Self::Tcp(ListenAddr::Ip(addr)) => Some(*addr),
-            Self::Tcp(ListenAddr::Name { .. }) | Self::Unix(_) => None,
-        }
-    }
 }
 
 impl FromStr for GrpcAddr {

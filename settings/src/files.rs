@@ -42,6 +42,7 @@ pub fn settings_file(path: &Path) -> Result<(Vec<u8>, Metadata), String> {
     let mut content = Vec::new();
     if metadata.is_file() {
         file.take(MAX_BYTES + 1).read_to_end(&mut content).map_err(unreadable)?;
+        content.drain(..if content.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 }); // a byte order mark
     }
     let holds = metadata.is_file() && content.len() as u64 <= MAX_BYTES;
     let rule = || format!("{} must be a regular file of at most 1 MiB", path.display());
@@ -268,13 +269,16 @@ mod tests {
             assert!(refusal.contains("mode 0600"), "{refusal}");
         }
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-        let exposed =
-            |tokens: Vec<ServiceToken>| tokens.iter().map(|token| token.expose().to_owned()).collect();
-        let read: Vec<_> = settings.tokens().unwrap().map(exposed).unwrap();
+        let exposed = |tokens: Vec<ServiceToken>| -> Vec<_> {
+            tokens.iter().map(|token| token.expose().to_owned()).collect()
+        };
+        let read = settings.tokens().unwrap().map(exposed).unwrap();
         assert_eq!(read, ["0123456789abcdef0123456789abcdef"]);
+        fs::write(&file, "\u{feff}0123456789abcdef0123456789abcdef\n").unwrap();
+        assert_eq!(settings.tokens().unwrap().map(exposed).unwrap(), read, "with a byte order mark");
         let (old, new) = ("0".repeat(32), "1".repeat(32));
         fs::write(&file, format!("{new}\r\n\n {old} \n")).unwrap();
-        let read: Vec<_> = settings.tokens().unwrap().map(exposed).unwrap();
+        let read = settings.tokens().unwrap().map(exposed).unwrap();
         assert_eq!(read, [new.clone(), old.clone()], "the first is the one to send");
 
         let three = format!("{old}\n{new}\n{}\n", "2".repeat(32));

@@ -144,7 +144,8 @@ impl<C: RemoteCore> FromArgMatches for CoreTarget<C> {
             }
             DatabaseSettings::from_arg_matches(matches).map(|settings| Self::Store(Box::new(settings)))
         } else {
-            let conflict = "--core-url and --database-url cannot be used together\n";
+            let selected = if by_flag.is_some() { "core_url" } else { C::SELECTED_BY }.replace('_', "-");
+            let conflict = format!("--{selected} and --database-url cannot be used together\n");
             Err(clap::Error::raw(ErrorKind::ArgumentConflict, conflict))
         }
     }
@@ -211,6 +212,9 @@ mod tests {
             let args = [["--core-url", "http://127.0.0.1:1"], store].concat();
             let refusal = target::<CoreAddressSettings>(&args).unwrap_err();
             assert!(refusal.contains("--core-url and --database-url"), "{refusal}");
+            let args = [["--operator-token-file", "token"], store].concat();
+            let refusal = target::<OperatorCoreSettings>(&args).unwrap_err();
+            assert!(refusal.contains("--operator-token-file and --database-url"), "{refusal}");
         }
     }
 }

@@ -152,9 +152,22 @@ fn text_of_core(status: &Status) -> String {
     } else if status.code() == Code::Unimplemented {
         "the core lacks this method: upgrade it".to_owned() // 1.0.0 itself says nothing
     } else {
-        text
+        let of_flag =
+            FLAGS.iter().find_map(|(field, flag)| Some(flag.to_string() + text.strip_prefix(field)?));
+        of_flag.unwrap_or(text)
     }
 }
+
+/// Begin of the core's messages about a parameter, and the flag that sets it.
+const FLAGS: [(&str, &str); 7] = [
+    ("allowedAddresses ", "--allowed-addresses "),
+    ("by ", "--by "),
+    ("days ", "--days "),
+    ("duration ", "--for "),
+    ("interval ", "--by "),
+    ("keyId is for ", "--key is for "),
+    ("startTime ", "--from "),
+];
 
 fn continuation(last_line: i64) -> String {
     if last_line == 0 {

@@ -25,7 +25,7 @@ use axum::{
     routing::{MethodFilter, get, on, post},
 };
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, Method, StatusCode, header};
 use http_body::Body as _;
 use petstore_core_client::{CoreTransport, TracedTransport};
 use petstore_gateway::{
@@ -105,7 +105,8 @@ pub async fn answer_operator(gateway: &Gateway, mut request: Request, next: Next
     request.headers_mut().insert(X_REQUEST_ID, request_id.clone());
     let client = client(gateway, request.headers(), request.extensions());
     let is_of_api = request.uri().path().starts_with("/admin/");
-    let http_method = request.method().clone();
+    // The longest standard one has 7 characters. A longer one may be a key.
+    let http_method = Some(request.method().clone()).filter(|method| method.as_str().len() <= 7);
     let mut response = next.run(request).await;
     response.headers_mut().insert(X_REQUEST_ID, request_id.clone());
     let record: Option<CallRecord> = response.extensions_mut().remove();
@@ -116,7 +117,7 @@ pub async fn answer_operator(gateway: &Gateway, mut request: Request, next: Next
             target: "petstore_gateway::admin",
             operator,
             subject,
-            method = method.as_deref().unwrap_or(http_method.as_str()),
+            method = method.as_deref().or(http_method.as_ref().map(Method::as_str)),
             status = response.status().as_u16(),
             client = %client.to_canonical(),
             client_left = caller_has_left().then_some(true),

@@ -3,4 +3,5 @@
 pub mod api_key;
 pub mod call;
 pub mod client_address;
+pub mod headers;
 pub mod plans;

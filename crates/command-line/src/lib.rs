@@ -88,6 +88,8 @@ impl Signals {
     ///
     /// If the operating system has no handler for them.
     pub fn listen() -> Result<Self, RuntimeError> {
+        // SIGXFSZ would end the process: a write beyond the limit of a file's size fails instead.
+        drop(signal(SignalKind::from_raw(25))?);
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 

@@ -1,7 +1,6 @@
 //! Output of a command: results on stdout, everything else on stderr.
 
 use std::{
-    error::Error,
     fmt::Write as _,
     io::{self, BufRead as _, IsTerminal as _, Write as _},
     iter,
@@ -9,6 +8,7 @@ use std::{
 
 use petstore_caller::api_key::redact;
 use petstore_telemetry::logs;
+pub use petstore_telemetry::logs::with_causes;
 use serde_json::Value;
 
 /// Error of a result that could not be printed.
@@ -217,20 +217,6 @@ pub fn most_similar(name: &str, candidates: impl IntoIterator<Item = String>) ->
     let similarity = |candidate: String| (strsim::jaro(&candidate, name), candidate);
     let nearest = candidates.into_iter().map(similarity).max_by(|(a, _), (b, _)| a.total_cmp(b));
     nearest.filter(|(similarity, _)| *similarity > SIMILARITY).map(|(_, candidate)| candidate)
-}
-
-/// Returns the error and those of its causes that it does not name itself.
-pub fn with_causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let reason = error.to_string();
-        if !text.contains(&reason) {
-            text = text + ": " + &reason;
-        }
-        cause = error.source();
-    }
-    text
 }
 
 /// Returns the error in the form of this program's messages, without its number: `address already in use`.

@@ -223,8 +223,11 @@ impl NewFile {
 
 impl Drop for NewFile {
     fn drop(&mut self) {
-        // A complete file no longer has this name. One that remains is in nobody's way.
-        let _ = unlinkat(&self.folder, &self.temporary, AtFlags::empty());
+        // A complete file no longer has this name. One that remains is in nobody's way. SQLite leaves its
+        // journal if a copy fails.
+        for end in ["", "-journal"] {
+            let _ = unlinkat(&self.folder, format!("{}{end}", self.temporary), AtFlags::empty());
+        }
     }
 }
 

@@ -41,8 +41,9 @@ use super::health::Health;
 use owner::{Server, Shared};
 use queue::{Job, Queue, TypedJob};
 
-/// Timeout for acquiring a free owner, and a new connection if that owner needs one.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Timeout for acquiring a free owner, and a new connection if that owner needs one. Its error has the
+/// reason, and comes before those who ask every second give up.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(900);
 
 /// Callback that runs after each statement.
 pub(super) type Observer = Arc<dyn Fn(&metric::Info<'_>) + Send + Sync>;

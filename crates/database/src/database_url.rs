@@ -1,7 +1,7 @@
 //! The location of the store.
 
 use std::{
-    fmt,
+    env, fmt,
     path::{Path, PathBuf},
     str::FromStr,
 };
@@ -74,6 +74,8 @@ const NO_DATABASE: &str =
     "the database URL must name a database, as in postgres://petstore@localhost/petstore";
 const PARAMETERS: &str = "a postgres:// URL may have the parameters sslmode, sslrootcert, sslcert, sslkey, \
     host, port, user, password, dbname and application_name, and no others";
+const MODE: &str = "PGSSLMODE must be one of disable, allow, prefer, require, verify-ca and verify-full";
+const PORT: &str = "PGPORT must be a number up to 65535";
 const POSTGRES_FORM: &str = "the database URL must be of the form \
     postgres://USER:PASSWORD@HOST:PORT/DATABASE, special characters in its parts percent-encoded";
 
@@ -155,6 +157,15 @@ impl FromStr for PostgresAddress {
         };
         if !names.map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name)).all(is_supported) {
             return Err(PARAMETERS);
+        }
+        // The driver takes what it does not know for none given, and would do without TLS.
+        let given = |name| env::var(name).unwrap_or_default();
+        let (mode, port) = (given("PGSSLMODE"), given("PGPORT"));
+        if !(mode.is_empty() || mode.parse::<PgSslMode>().is_ok()) {
+            return Err(MODE);
+        }
+        if !(port.is_empty() || port.parse::<u16>().is_ok()) {
+            return Err(PORT);
         }
         // The driver's error may repeat parts of the URL.
         let options = parse(url).map_err(|_| POSTGRES_FORM)?;

@@ -230,7 +230,8 @@ impl Database {
     }
 }
 
-async fn files(path: &Path) -> io::Result<Files> {
+/// Returns the identities of the file at the path, and of its log.
+pub(super) async fn files(path: &Path) -> io::Result<Files> {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     Ok([identity(path).await?, identity(Path::new(&log)).await?])

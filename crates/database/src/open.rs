@@ -91,15 +91,18 @@ pub enum OpenError {
     /// A part of the path to the file, which is named last, has to be a folder and is not one.
     #[error("cannot open {}: {} is not a folder", .0.display(), .1.display())]
     NotAFolder(PathBuf, PathBuf),
-    /// There is a folder in place of the file.
-    #[error("cannot open {}: it is a folder, not a file", .0.display())]
+    /// There is a folder, a device or a pipe in place of the file.
+    #[error("cannot open {}: it is not a regular file", .0.display())]
     NotAFile(PathBuf),
     /// The file or its folder cannot be read or written.
     #[error(
-        "cannot open {} for reading and writing: permission denied, or the file system is read-only",
+        "cannot open {} for reading and writing: check its permissions, links and file system",
         .0.display()
     )]
     NotWritable(PathBuf, #[source] Cause),
+    /// The file is missing or empty, and its log is there.
+    #[error("{file} is missing or empty, its data may be in {file}-wal: put it back", file = .0.display())]
+    LogAlone(PathBuf),
     /// The file is damaged, or of another kind. It was left as it is.
     #[error("{} is damaged, or is not a SQLite database", .0.display())]
     Corrupt(PathBuf, #[source] Cause),

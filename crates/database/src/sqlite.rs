@@ -127,9 +127,13 @@ pub(super) async fn for_schema(
 }
 
 pub(super) async fn prepare_path(path: &Path, schema: &Schema, create: bool) -> Result<(), OpenError> {
+    // Before the file: another start creates that first. SQLite would remove the log of an empty file.
+    let has_log = health::files(path).await.is_ok_and(|[_, log]| log.is_some());
     match fs::metadata(path).await {
-        Ok(metadata) if metadata.is_dir() => return Err(OpenError::NotAFile(path.to_owned())),
+        Ok(metadata) if !metadata.is_file() => return Err(OpenError::NotAFile(path.to_owned())),
+        Ok(metadata) if has_log && metadata.len() == 0 => return Err(OpenError::LogAlone(path.to_owned())),
         Ok(_) => return Ok(()),
+        Err(_) if has_log => return Err(OpenError::LogAlone(path.to_owned())),
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Err(not_a_folder(path)),
         Err(error) if error.kind() == io::ErrorKind::NotFound && !create => {
             return Err(OpenError::Missing(path.to_owned(), schema.program));

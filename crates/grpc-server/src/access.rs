@@ -4,9 +4,10 @@
 
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
 
-use http::{HeaderMap, Request};
+use http::{HeaderMap, HeaderValue, Request};
 use parking_lot::{Mutex, RwLock};
 use petstore_caller::api_key::{ServiceToken, bearer};
+use petstore_caller::headers::only_field;
 use tokio::time::Instant;
 use tonic::{
     Status,
@@ -155,11 +156,7 @@ pub(super) fn certificate_name(request: &Request<Body>) -> Option<Arc<str>> {
 
 /// Returns the token that is present exactly once, in addition to the credential of an operator.
 fn token_beside(headers: &HeaderMap) -> Option<&[u8]> {
-    let mut shown = headers.get_all("petstore-service-token").into_iter();
-    match (shown.next(), shown.next()) {
-        (Some(shown), None) => Some(shown.as_bytes()),
-        _ => None,
-    }
+    only_field(headers, "petstore-service-token").ok()?.map(HeaderValue::as_bytes)
 }
 
 impl Refusal {

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use petstore_telemetry::logs::with_causes;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
@@ -72,7 +73,7 @@ pub(super) fn without_log(call_id: Option<&str>, error: &dyn MethodError) -> Sta
 /// Logs a failure. A fault of the service needs an operator, an outage may pass, and a refusal concerns only
 /// its caller.
 fn log(rpc: &'static str, call_id: Option<&str>, certificate: Option<&str>, error: &dyn MethodError) {
-    let (request_id, cause, code) = (call_id, error.source().map(chain), error.code());
+    let (request_id, cause, code) = (call_id, error.source().map(with_causes), error.code());
     match error.status() {
         // Every gateway polls it all the time, and the health of the server tells an outage once.
         Code::Unavailable | Code::DeadlineExceeded if rpc.ends_with("/ListChanges") => {
@@ -88,20 +89,6 @@ fn log(rpc: &'static str, call_id: Option<&str>, certificate: Option<&str>, erro
     }
 }
 
-/// Returns the cause and its sources, each once: many libraries repeat the source in their own text.
-pub(super) fn chain(cause: &(dyn Error + 'static)) -> String {
-    let mut text = cause.to_string();
-    let mut next = cause.source();
-    while let Some(source) = next {
-        let source_text = source.to_string();
-        if !text.contains(&source_text) {
-            text = format!("{text}: {source_text}");
-        }
-        next = source.source();
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,7 +99,7 @@ mod tests {
         #[error("{0}")]
         struct Layer(&'static str, #[source] std::io::Error);
         let refused = || std::io::Error::other("refused");
-        assert_eq!(chain(&Layer("cannot connect", refused())), "cannot connect: refused");
-        assert_eq!(chain(&Layer("the server refused it", refused())), "the server refused it");
+        assert_eq!(with_causes(&Layer("cannot connect", refused())), "cannot connect: refused");
+        assert_eq!(with_causes(&Layer("the server refused it", refused())), "the server refused it");
     }
 }

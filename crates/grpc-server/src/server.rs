@@ -15,6 +15,7 @@ use futures_util::{
     future::BoxFuture,
     stream::{self, BoxStream},
 };
+use petstore_telemetry::logs::with_causes;
 use tokio::{
     sync::{oneshot, watch},
     time,
@@ -34,7 +35,6 @@ use crate::{
     access::Security,
     call::Calls,
     connection::{self, Connection, Listener},
-    error::chain,
     receive,
     reflection::{public, with_reflection},
 };
@@ -234,7 +234,7 @@ impl HealthReport {
         let status = if answer.is_ok() { ServingStatus::Serving } else { ServingStatus::NotServing };
         if status != self.last {
             match answer {
-                Err(error) => tracing::error!(error = chain(&*error), "the store does not answer"),
+                Err(error) => tracing::error!(error = with_causes(&*error), "the store does not answer"),
                 Ok(()) if self.last == ServingStatus::Unknown => {} // the first answer is no news
                 Ok(()) => tracing::info!("the store answers again"),
             }

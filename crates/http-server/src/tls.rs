@@ -26,10 +26,10 @@ pub enum PemError {
     #[error("holds no certificate in PEM, which begins with -----BEGIN CERTIFICATE-----")]
     NoCertificate,
     /// The PEM is broken, or its content is not a certificate.
-    #[error("holds a certificate that cannot be read: it is damaged")]
+    #[error("holds PEM that is not a certificate, or is damaged")]
     BadCertificate,
     /// The file has no key.
-    #[error("holds no private key in PEM, which begins with -----BEGIN PRIVATE KEY-----")]
+    #[error("holds no private key in PEM without a password, which begins with -----BEGIN PRIVATE KEY-----")]
     NoKey,
     /// The PEM is broken, or the key is of another kind.
     #[error(

@@ -8,6 +8,7 @@ mod line;
 mod writer;
 
 use std::{
+    error::Error,
     io::{self, IsTerminal},
     panic,
     sync::{Arc, OnceLock, atomic::Ordering},
@@ -54,8 +55,10 @@ const INVALID_FILTER: &str = "must be one of error, warn, info, debug, trace and
 pub fn parse_filter(filter: &str) -> Result<Targets, &'static str> {
     let directives: Vec<&str> = filter.split(',').map(str::trim).collect();
     if directives.iter().all(|directive| is_directive(directive)) {
-        // The client of a Cluster writes a hundred lines a second while a node is down.
-        format!("redis=off,{}", directives.join(",")).parse().map_err(|_| INVALID_FILTER)
+        // The client of a Cluster writes a hundred lines a second while a node is down. Strangers choose the
+        // text and the number of the lines of rustls and h2.
+        let quiet = "redis=off,rustls=off,h2=off";
+        format!("{quiet},{}", directives.join(",")).parse().map_err(|_| INVALID_FILTER)
     } else {
         Err(INVALID_FILTER)
     }
@@ -108,6 +111,20 @@ pub fn init(filter: &str, format: LogFormat) -> Result<(), &'static str> {
 /// Returns `true` if output is coloured: on a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
 pub fn has_colour(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Returns the error and those of its causes that it does not name itself.
+pub fn with_causes(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let reason = error.to_string();
+        if !text.contains(&reason) {
+            text = text + ": " + &reason;
+        }
+        cause = error.source();
+    }
+    text
 }
 
 /// Returns the log of this program, or `None` if a program that embeds the service has its own.
@@ -177,11 +194,14 @@ mod tests {
     }
 
     #[test]
-    fn the_client_of_redis_is_silent_unless_the_filter_names_it() {
-        for (filter, is_logged) in [("trace", false), ("info,redis=warn", true), ("redis=warn", true)] {
-            let target = "redis::cluster_handling";
-            let enabled = parse_filter(filter).unwrap().would_enable(target, &tracing::Level::WARN);
-            assert_eq!(enabled, is_logged, "{filter}");
+    fn the_client_of_redis_and_the_parsers_of_strangers_bytes_are_silent_unless_the_filter_names_them() {
+        for target in ["redis::cluster_handling", "rustls::msgs::handshake", "h2::server"] {
+            let name = target.split("::").next().unwrap();
+            let (only, more) = (format!("{name}=warn"), format!("info,{name}=warn"));
+            for (filter, is_logged) in [("trace", false), (&*more, true), (&*only, true)] {
+                let enabled = parse_filter(filter).unwrap().would_enable(target, &tracing::Level::WARN);
+                assert_eq!(enabled, is_logged, "{filter}: {target}");
+            }
         }
     }
 

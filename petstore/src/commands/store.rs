@@ -11,7 +11,7 @@ use std::{
 use clap::Subcommand;
 use petstore_command_line::{
     Signals, block_on,
-    output::{self, Column, OutputSettings, column, table},
+    output::{self, Column, OutputSettings, column, reason, table},
     output_file::{OutputFile, OutputFileError, OutputKind, beside, folder_of, is_private},
 };
 use petstore_core::store::SCHEMA;
@@ -105,7 +105,7 @@ fn losses_text(losses: &Value) -> String {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct BackupSettings {
-    /// File to write, mode 0600. It gets its name once it is complete
+    /// File to write, mode 0600. It appears under its name only when complete
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -167,7 +167,9 @@ pub(crate) fn restore(settings: &RestoreSettings) -> Result<(), CliError> {
         // The copy is checked, not the backup, which may change meanwhile.
         let copy = OutputFile::create(&store, OutputKind::Store, *force)?;
         let mut new = tokio::fs::File::from_std(copy.file().try_clone().map_err(CliError::file(&store))?);
-        tokio::io::copy(&mut backup, &mut new).await.map_err(|error| copy.error(error))?;
+        let names = format!("{} to {}", file.display(), store.display());
+        let failed = |error| CliError::Failed(format!("cannot copy {names}: {}", reason(&error)));
+        tokio::io::copy(&mut backup, &mut new).await.map_err(failed)?;
         backup::check(&copy.temporary(), &SCHEMA, file).await.map_err(CliError::Copy)?;
         let (user, group) = copy.previous_owner().map_err(CliError::file(&store))?;
         let _ = fchown(copy.file(), Some(user), Some(group)); // only root may, and has to

@@ -91,6 +91,7 @@ pub(crate) fn router(health: Health, metrics: Exposition, names: Vec<String>, at
         restricted = restricted.route(path, any(admin_api));
     }
     let restricted = restricted
+        .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(Arc::new(Semaphore::new(at_once)), bounded))
         .layer(middleware::from_fn(refuse_foreign_pages))
@@ -100,7 +101,6 @@ pub(crate) fn router(health: Health, metrics: Exposition, names: Vec<String>, at
     Router::new()
         .route("/livez", get(async || "ok"))
         .route("/readyz", get(readyz))
-        .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn(check_operators_head))
         .merge(restricted)
@@ -213,17 +213,18 @@ async fn set_log_level(
     let (Some(log), Some(core)) = (logs::log(), core) else { return not_found().await };
     // The core refuses an empty filter, once it has judged the token.
     let wrong = logs::parse_filter(filter).err();
-    let before = log.filter();
-    let filters = [before.as_str(), if wrong.is_some() { "" } else { filter }];
-    let operator = match (record_log_level(core, &headers, peer.ip(), filters).await, wrong) {
+    let filters = [&*log.filter(), if wrong.is_some() { "" } else { filter }];
+    let client = health.gateway().map_or(peer.ip(), |gateway| gateway.client_of(peer.ip(), &headers));
+    let operator = match (record_log_level(core, &headers, client, filters).await, wrong) {
         (Ok(operator), _) => operator,
-        (Err(refusal), Some(rule)) if refusal.status() == StatusCode::BAD_REQUEST => {
+        (Err(refusal), rule) if refusal.status() == StatusCode::BAD_REQUEST => {
+            let rule = rule.unwrap_or("must be at most 1000 bytes long, without a key");
             return error_response(StatusCode::BAD_REQUEST, "INVALID_REQUEST", rule);
         }
         (Err(refusal), _) => return refusal,
     };
     // The line is in the log if the old filter or the new one shows it.
-    let write = || tracing::warn!(operator, client = %peer.ip(), filter, "changed the log filter");
+    let write = || tracing::warn!(operator, %client, filter, "changed the log filter");
     let is_shown = tracing::enabled!(tracing::Level::WARN);
     if is_shown {
         write();

@@ -10,6 +10,7 @@ use std::{
     io,
     os::unix::{
         ffi::OsStrExt,
+        fs::MetadataExt,
         net::{SocketAddr, UnixDatagram},
     },
     path::{Path, PathBuf},
@@ -260,9 +261,11 @@ impl Reload {
     }
 }
 
-/// SHA-256 digest of a file, which shows nothing of a secret in it.
+/// SHA-256 digest of a file's content, mode and owner, which shows nothing of a secret in it.
 type Digest = [u8; 32];
 
 fn digest(file: &Path) -> Option<Digest> {
-    settings_file(file).ok().map(|(content, _)| Sha256::digest(content).into())
+    let (mut content, metadata) = settings_file(file).ok()?;
+    content.extend([metadata.mode(), metadata.uid()].map(u32::to_ne_bytes).as_flattened());
+    Some(Sha256::digest(content).into())
 }

@@ -9,10 +9,11 @@ use petstore::{
 use petstore_clock::Clock;
 use petstore_core::accounts::{AccountName, Plan, Quota};
 use petstore_proto::admin::v1 as pb;
-use petstore_settings::{GrpcAddr, from_flags};
+use petstore_settings::from_flags;
 use petstore_testkit::{
     Client, account_message, administrator, eventually,
     faults::postgres::{PostgresProxy, Side},
+    grpc_addr,
     servers::{PostgresOptions, PostgresServer, RedisOptions, RedisServer},
 };
 use tempfile::TempDir;
@@ -66,8 +67,7 @@ impl Deployment {
         );
         let proxy = PostgresProxy::to(postgres.address()).await;
         let core = serve(&postgres.url_at(proxy.address())).await;
-        let core_url =
-            format!("http://{}", core.addresses.grpc.as_ref().and_then(GrpcAddr::tcp).expect("a TCP port"));
+        let core_url = format!("http://{}", grpc_addr(&core.addresses));
         let flags = ["--core-url", &core_url, "--redis-url", &redis.url()];
         let settings = from_flags::<GatewaySettings, _>([FREE.as_slice(), &flags].concat());
         let settings = settings.unwrap_or_else(|error| panic!("{error}"));

@@ -7,12 +7,14 @@ const LINUX: &str = "#[cfg(target_os = \"linux\")]";
 
 /// Items that the standard library, redis, rustix, socket2 and tokio have on Linux alone: those that were
 /// used here, and those that would be useful. A new one is added when it is found.
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 19] = [
     "os::linux::",
     "DumpableBehavior",
     "PROC_SUPER_MAGIC",
+    "SockFilter",
     "SocketAddrExt",
     "accept4",
+    "attach_filter(",
     "eventfd",
     "fallocate(",
     "fdatasync",

@@ -21,7 +21,7 @@ pub(crate) fn sample(reason: ErrorReason, documented: &str) -> ApiError {
             "cursor must be the one returned with the previous page, unchanged".to_owned().into(),
         ),
         R::UnknownInput => {
-            ApiError::UnknownInput("this operation does not have the parameter colour".to_owned().into())
+            ApiError::UnknownInput("this operation does not have the parameter \"colour\"".to_owned().into())
         }
         R::InvalidRequest => ApiError::InvalidHost,
         R::MalformedJson => {

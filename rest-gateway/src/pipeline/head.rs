@@ -2,7 +2,8 @@
 
 use std::net::Ipv6Addr;
 
-use http::{Version, header, request::Parts};
+use http::{HeaderValue, Version, header, request::Parts};
+use petstore_caller::headers::only_field;
 
 use crate::{error::ApiError, request_body::check_transfer_coding};
 
@@ -29,12 +30,8 @@ pub fn check(request: &Parts) -> Result<(), ApiError> {
 }
 
 fn names_its_host(request: &Parts) -> bool {
-    let mut hosts = request.headers.get_all(header::HOST).into_iter();
-    let field = match (hosts.next().map(|host| host.to_str()), hosts.next()) {
-        (None, None) => None,
-        (Some(Ok(host)), None) => Some(host),
-        (Some(_), _) | (None, Some(_)) => return false,
-    };
+    let Ok(host) = only_field(&request.headers, header::HOST) else { return false };
+    let Ok(field) = host.map(HeaderValue::to_str).transpose() else { return false };
     let named = match (request.version, field, request.uri.authority()) {
         // `:authority` takes the field's place. A client that sends both gives both the same value.
         (Version::HTTP_2, field, Some(authority)) => Some(authority.as_str())

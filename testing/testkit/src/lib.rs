@@ -47,6 +47,6 @@ pub use petstore_admin_service::domain::Role;
 pub use petstore_core::accounts::Plan;
 pub use petstore_test_servers::{Engine, eventually, faults, free_port, servers};
 pub use random::Random;
-pub use shop::{SharedCounters, TestShop, account_message, administrator};
+pub use shop::{SharedCounters, TestShop, account_message, administrator, grpc_addr};
 pub use tls::{Protocol, Tls};
 pub use trace_receiver::{ReceivedSpan, TraceReceiver};

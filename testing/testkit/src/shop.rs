@@ -16,7 +16,7 @@ use std::{
 use self::counters::OwnServers;
 pub use self::counters::SharedCounters;
 use petstore::{
-    Process,
+    Addresses, Process,
     servers::{GatewaySettings, ServeSettings, start_gateway, start_service},
 };
 use petstore_admin_service::{
@@ -36,7 +36,7 @@ use petstore_proto::admin::v1::{
     self as pb, admin_service_client::AdminServiceClient, create_ban_request::End,
     create_key_request::Expiration,
 };
-use petstore_settings::{GrpcAddr, from_flags};
+use petstore_settings::{GrpcAddr, ListenAddr, from_flags};
 use prost_types::FieldMask;
 use tempfile::TempDir;
 
@@ -51,6 +51,14 @@ const FREE: &str = "127.0.0.1:0";
 
 /// Timeout within which a further gateway must reach the core.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Returns the address of a process's gRPC port.
+pub fn grpc_addr(addresses: &Addresses) -> SocketAddr {
+    match &addresses.grpc {
+        Some(GrpcAddr::Tcp(ListenAddr::Ip(addr))) => *addr,
+        other => panic!("{other:?} is no TCP port"),
+    }
+}
 
 /// Service on its own store, listening on free ports of the loopback. Its clock only advances by
 /// [`TestShop::advance`]. Requests are counted by the limiter that the variable `PETSTORE_TEST_LIMITER`
@@ -218,7 +226,7 @@ impl TestShop {
 
     /// Returns the address of gRPC.
     pub fn grpc_addr(&self) -> SocketAddr {
-        self.running.addresses.grpc.as_ref().and_then(GrpcAddr::tcp).expect("a TCP port")
+        grpc_addr(&self.running.addresses)
     }
 
     /// Returns a REST client without a key.

@@ -31,8 +31,8 @@ const QUEUED_PAGES: usize = 16;
 
 #[derive(Debug, clap::Args)]
 pub struct ExportSettings {
-    /// File to write, compressed with gzip if its name ends in .gz, or - for standard output. It gets its
-    /// name once it is complete; a device or pipe is written into
+    /// File to write, compressed with gzip if its name ends in .gz, or - for standard output. It appears
+    /// under its name only when complete; a device or pipe is written into
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
 

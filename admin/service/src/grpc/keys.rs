@@ -20,7 +20,7 @@ use petstore_proto::admin::v1::{
 };
 use serde_json::json;
 
-use super::{caller::Call, convert};
+use super::{caller::Call, convert, operators};
 use crate::{
     domain::{Audited, PageTokens, ban_json},
     error::Result,
@@ -34,7 +34,7 @@ pub(super) async fn create(call: Call, request: CreateKeyRequest) -> Result<Crea
     let expires_at = match request.expiration {
         None => None,
         Some(Expiration::ExpireTime(at)) => Some(convert::moment("expireTime", at)?),
-        Some(Expiration::Ttl(ttl)) => Some(convert::after("ttl", call.now, convert::duration("ttl", ttl)?)?),
+        Some(Expiration::Ttl(ttl)) => Some(operators::expiry(&call, ttl)?),
     };
     let properties = KeyProperties { label, scope, expires_at, replaces: None };
     let issued = call.change(move |change| {
@@ -127,9 +127,7 @@ pub(super) async fn rotate(call: Call, request: RotateKeyRequest) -> Result<Rota
     let expiry = match request.expiration {
         None => NewExpiry::SameLifetime,
         Some(NewExpiration::ExpireTime(at)) => NewExpiry::At(convert::moment("expireTime", at)?),
-        Some(NewExpiration::Ttl(ttl)) => {
-            NewExpiry::At(convert::after("ttl", call.now, convert::duration("ttl", ttl)?)?)
-        }
+        Some(NewExpiration::Ttl(ttl)) => NewExpiry::At(operators::expiry(&call, ttl)?),
         Some(NewExpiration::Never(true)) => NewExpiry::Never,
         Some(NewExpiration::Never(false)) => {
             return Err(convert::refuse("never", "must be true"));
@@ -179,17 +177,14 @@ pub(super) async fn revoke(call: Call, request: RevokeKeyRequest) -> Result<Revo
 pub(super) async fn ban(call: Call, request: CreateBanRequest) -> Result<CreateBanResponse> {
     let id = convert::key_id(&request.key_id)?;
     let reason = Remark::reason(&request.reason).map_err(convert::refused)?;
-    let length = match request.end {
+    let (field, length) = match request.end {
         None => return Err(convert::refuse("duration", "is required, or endTime")),
-        Some(End::Duration(length)) => convert::duration("duration", length)?,
-        Some(End::EndTime(end)) => {
-            let end = convert::moment("endTime", end)?;
-            end.since(call.now)
-        }
+        Some(End::Duration(length)) => ("duration", convert::duration("duration", length)?),
+        Some(End::EndTime(end)) => ("endTime", convert::moment("endTime", end)?.since(call.now)),
     };
     // To refuse a key for longer, an operator revokes it.
     if length.is_zero() || length > Duration::from_hours(24 * 366) {
-        return Err(convert::refuse("endTime", "must be in the future, at most 366 days from now"));
+        return Err(convert::refuse(field, "must end in the future, at most 366 days from now"));
     }
     let banned = call.change(move |change| {
         Box::pin(async move {

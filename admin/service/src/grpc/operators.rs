@@ -43,8 +43,8 @@ pub(super) async fn create(call: Call, request: CreateOperatorRequest) -> Result
     Ok(CreateOperatorResponse { operator, token: token.expose().to_owned() })
 }
 
-/// Returns the expiry of a token with this lifetime.
-fn expiry(call: &Call, ttl: prost_types::Duration) -> Result<UnixMillis> {
+/// Returns the expiry of a key or token with this lifetime.
+pub(super) fn expiry(call: &Call, ttl: prost_types::Duration) -> Result<UnixMillis> {
     let ttl = convert::duration("ttl", ttl)?;
     if ttl.is_zero() {
         return Err(convert::refuse("ttl", "must be positive"));

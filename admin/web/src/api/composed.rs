@@ -116,9 +116,10 @@ pub(super) async fn find_keys(State(state): State<Arc<AdminState>>, request: Req
     let mut record = CallRecord { method: Some("FindKeys".to_owned()), ..CallRecord::default() };
     let answered = async {
         let credentials = state.authenticate(request.headers(), request.extensions())?;
+        let has_query = request.uri().query().is_some_and(|query| !query.is_empty());
         let members = json::members(&request_body::read_json(request).await?)?;
         let [(name, Json::String(text))] = members.as_slice() else { return Err(no_text()) };
-        if name != "text" {
+        if name != "text" || has_query {
             return Err(no_text());
         }
         let method = method("FindKeys")?;
@@ -135,7 +136,10 @@ pub(super) async fn find_keys(State(state): State<Arc<AdminState>>, request: Req
 }
 
 fn no_text() -> AdminError {
-    ApiError::InvalidParameter("the body must have one field, text, a string".to_owned().into()).into()
+    ApiError::InvalidParameter(
+        "the body must have one field, text, a string, and the path no parameters".to_owned().into(),
+    )
+    .into()
 }
 
 /// Returns the requests of `FindKeys` for these keys. There is always one, so that the core judges the

@@ -127,13 +127,9 @@ impl Binding {
             let value = rule.get_field_by_name(field)?.as_str()?.to_owned();
             Some(value).filter(|value| !value.is_empty())
         };
-        let verbs = [
-            ("get", Method::GET),
-            ("post", Method::POST),
-            ("patch", Method::PATCH),
-            ("delete", Method::DELETE),
-        ];
-        let (path, http_method) = verbs.into_iter().find_map(|(verb, method)| Some((text(verb)?, method)))?;
+        let mut methods = [Method::GET, Method::POST, Method::PATCH, Method::DELETE].into_iter();
+        let of_rule = |method: Method| Some((text(&method.as_str().to_ascii_lowercase())?, method));
+        let (path, http_method) = methods.find_map(of_rule)?;
         let in_json = |path: String, field: FieldDescriptor| {
             path.replace(&format!("{{{}}}", field.name()), &format!("{{{}}}", field.json_name()))
         };
@@ -145,7 +141,8 @@ impl Binding {
     /// Returns the binding of a GET whose answer is the whole message.
     pub(super) fn get(path: &str) -> Self {
         let (http_method, path) = (Method::GET, path.to_owned());
-        Self { http_method, path, body: None, response_body: None, without: &[] }
+        // No path has it: they have `account`.
+        Self { http_method, path, body: None, response_body: None, without: &["account_id"] }
     }
 
     /// Returns `true` if the field is in the path.
@@ -186,14 +183,10 @@ impl Binding {
         let input = method.0.input();
         let mut message = method.request();
         let mut faults = Vec::new();
+        let (members, fields) = (json::members(body)?, self.body_fields(&input));
         match self.body.as_deref() {
-            None | Some("*") => {
-                let members = json::members(body)?;
-                faults.extend(json::set_members(&mut message, &self.body_fields(&input), &members, ""));
-            }
+            None | Some("*") => faults.extend(json::set_members(&mut message, &fields, &members, "")),
             Some(name) => {
-                let members = json::members(body)?;
-                let fields = self.body_fields(&input);
                 if let Some(field) = input.get_field_by_name(name)
                     && let Kind::Message(inner) = field.kind()
                 {

@@ -98,19 +98,11 @@ impl Components {
         let success =
             json!({ "description": "Done.", "content": { "application/json": { "schema": answer } } });
         operation["responses"] = json!({ method.success_status().as_str(): success });
-        let is_named = input.fields().any(|field| binding.is_in_path(&field));
-        let is_change = binding.http_method != Method::GET;
-        for (status, is_possible) in [
-            ("401", true),
-            ("403", true),
-            ("404", is_named),
-            ("409", is_change),
-            ("429", true),
-            ("default", true),
-        ] {
-            if is_possible {
-                operation["responses"][status] = reference("responses", "Error");
-            }
+        let of_name = input.fields().any(|field| binding.is_in_path(&field)).then_some("404");
+        let of_change = (binding.http_method != Method::GET).then_some("409");
+        let failures = [Some("401"), Some("403"), of_name, of_change, Some("429"), Some("default")];
+        for status in failures.into_iter().flatten() {
+            operation["responses"][status] = reference("responses", "Error");
         }
         operation
     }

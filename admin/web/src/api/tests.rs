@@ -190,6 +190,7 @@ async fn every_fault_of_a_request_is_named_in_one_message_without_a_call() {
     for (method, path, body, message) in [
         ("GET", "/admin/v1/accounts?plans=free", "", "plans is not a parameter of this operation"),
         ("GET", "/admin/v1/accounts?plan=gold", "", "plan must be one of free, pro, business, enterprise"),
+        ("GET", "/admin/v1/accounts/a?accountId=2", "", "accountId is not a parameter of this operation"),
         ("GET", "/admin/v1/accounts?pageSize=1&pageSize=x", "", "pageSize is given more than once"),
         (
             "POST",
@@ -284,6 +285,8 @@ async fn the_core_gets_digests_of_the_keys_in_a_text_and_no_key() {
         (200, json!({ "keys": [] }))
     );
     assert_eq!(tested.calls(), 2, "the core judges every caller");
+    let (status, refusal) = tested.send("POST", "/admin/v1/keys/find?x=1", r#"{"text":""}"#).await;
+    assert_eq!((status, &refusal["code"]), (400, &json!("INVALID_PARAMETER")), "{refusal}");
 }
 
 #[test]

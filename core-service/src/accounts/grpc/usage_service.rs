@@ -19,6 +19,7 @@ use crate::{
         check_reporter, check_request_id, refusal_cause,
     },
     grpc::{CallResult, LIMITS},
+    violations::Violation,
 };
 
 #[async_trait]
@@ -30,16 +31,11 @@ impl UsageService for Core {
         self.answer(REPORT_USAGE, request, |request| async move {
             let ReportUsageRequest { reporter, number, requests, refusals, refusal_counts } = request;
             check_reporter(&reporter).map_err(refused)?;
-            for (holds, field, rule) in [
-                (number > 0, "number", "must be positive"),
-                (requests.len() <= LIMITS.entries, "requests", "must be at most 1000"),
-                (refusals.len() <= LIMITS.entries / 2, "refusals", "must be at most 500"),
-                (refusal_counts.len() <= LIMITS.entries, "refusal_counts", "must be at most 1000"),
-            ] {
-                if !holds {
-                    return Err(refuse(field, rule));
-                }
-            }
+            let check = |holds, field, rule| Violation::check(holds, field, rule).map_err(refused);
+            check(number > 0, "number", "must be positive")?;
+            check(requests.len() <= LIMITS.entries, "requests", "must be at most 1000")?;
+            check(refusals.len() <= LIMITS.entries / 2, "refusals", "must be at most 500")?;
+            check(refusal_counts.len() <= LIMITS.entries, "refusal_counts", "must be at most 1000")?;
             let report = UsageReport {
                 requests: parse_requests(requests)?,
                 refusals: refusals

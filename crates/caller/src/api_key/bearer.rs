@@ -3,6 +3,7 @@
 use http::{HeaderMap, header::AUTHORIZATION};
 
 use super::{ApiKey, Environment, OperatorToken};
+use crate::headers::only_field;
 
 /// Maximum length of a credential, in bytes.
 const MAX_LEN: usize = 512;
@@ -24,11 +25,8 @@ pub enum BearerError {
 /// [`BearerError::Invalid`] if there are two fields, or no token68 (RFC 9110 §11.2) of at most 512 characters
 /// after the scheme.
 pub fn bearer(headers: &HeaderMap) -> Result<&str, BearerError> {
-    let mut fields = headers.get_all(AUTHORIZATION).into_iter();
-    let field = fields.next().ok_or(BearerError::Missing)?;
-    if fields.next().is_some() {
-        return Err(BearerError::Invalid);
-    }
+    let field = only_field(headers, AUTHORIZATION).map_err(|_| BearerError::Invalid)?;
+    let field = field.ok_or(BearerError::Missing)?;
     let credentials = field.as_bytes().trim_ascii();
     let scheme_end = credentials.iter().position(|byte| *byte == b' ').unwrap_or(credentials.len());
     let (scheme, token) = credentials.split_at(scheme_end);

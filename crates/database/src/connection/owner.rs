@@ -60,7 +60,9 @@ impl Shared {
     /// Returns the error of a call that got no connection in time.
     pub(super) fn no_connection(&self) -> DbErr {
         match &*self.failure.lock() {
-            Some(reason) => DbErr::Conn(RuntimeErr::Internal(format!("no connection within 1 s: {reason}"))),
+            Some(reason) => {
+                DbErr::Conn(RuntimeErr::Internal(format!("no connection within 0.9 s: {reason}")))
+            }
             None => DbErr::ConnectionAcquire(ConnAcquireErr::Timeout),
         }
     }

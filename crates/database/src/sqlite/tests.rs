@@ -128,6 +128,22 @@ fn the_timeout_of_a_connection_does_not_mention_the_pool() {
 }
 
 #[tokio::test]
+async fn a_log_without_its_file_is_refused_and_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, log) = (folder.path().join("items.db"), folder.path().join("items.db-wal"));
+    fs::write(&log, "acknowledged").unwrap();
+    for options in [AS_IT_IS, MIGRATE] {
+        assert!(matches!(refusal(&path, options).await, OpenError::LogAlone(..)));
+        assert!(!path.exists());
+    }
+    fs::write(&path, "").unwrap();
+    for options in [AS_IT_IS, MIGRATE] {
+        assert!(matches!(refusal(&path, options).await, OpenError::LogAlone(..)));
+        assert_eq!((fs::read(&path).unwrap().len(), fs::read(&log).unwrap()), (0, b"acknowledged".into()));
+    }
+}
+
+#[tokio::test]
 async fn a_missing_store_is_not_created_unasked() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("new.db");
@@ -143,7 +159,7 @@ async fn a_path_that_cannot_be_a_file_is_refused_by_name() {
     fs::write(folder.join("file"), "x").unwrap();
 
     let error = refusal(folder, MIGRATE).await;
-    assert_eq!(error.to_string(), format!("cannot open {0}: it is a folder, not a file", folder.display()));
+    assert_eq!(error.to_string(), format!("cannot open {0}: it is not a regular file", folder.display()));
 
     for path in ["file/new.db", "file/deeper/new.db"] {
         let path = folder.join(path);

@@ -145,7 +145,10 @@ fn a_trace_state_is_passed_on_and_baggage_is_not() {
     let lines = [("tracestate", "rojo=00f067aa0ba902b7"), ("tracestate", "congo=t61rcWkgMzE")];
     assert_eq!(passed_on(&lines).unwrap(), "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE");
     assert_eq!(passed_on(&[("baggage", "a=secret")]), None);
-    for malformed in ["no value", "a=b\u{7f}", Box::leak(format!("a={}", "b".repeat(600)).into_boxed_str())] {
+    let key = "vendor=XPET_live_0123456789"; // spans are exported
+    for malformed in
+        ["no value", "a=b\u{7f}", key, Box::leak(format!("a={}", "b".repeat(600)).into_boxed_str())]
+    {
         let mut fields = headers(&[("traceparent", SAMPLED)]);
         if let Ok(state) = HeaderValue::from_str(malformed) {
             fields.insert("tracestate", state);

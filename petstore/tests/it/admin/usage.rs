@@ -77,7 +77,7 @@ async fn the_deprecation_report_shows_who_still_calls_get_pet_by_account_day_and
     let refused = installation.run(&["deprecation", "--by", "key"]).await;
     assert_eq!(
         (refused.code, refused.stderr.as_str()),
-        (Some(2), "error: by needs an account if it is key\n")
+        (Some(2), "error: --by needs an account if it is key\n")
     );
 }
 

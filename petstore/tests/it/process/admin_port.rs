@@ -39,9 +39,11 @@ async fn the_admin_port_reports_liveness_and_readiness() {
         refused.assert_error_body(405, "METHOD_NOT_ALLOWED");
     }
     let token = format!("Bearer {}", installation.read("data/first-operator-token").trim());
-    for filter in [&b"inf\xff"[..], b"loud"] {
+    let long = format!("info,{}=debug", "a".repeat(1_000));
+    for filter in [b"inf\xff".to_vec(), b"loud".to_vec(), long.into_bytes()] {
         let refused = server.admin().send("PUT", "/log-level", &[("authorization", &token)], filter).await;
         refused.assert_error_body(400, "INVALID_REQUEST");
+        assert!(refused.message().starts_with("must be "), "{refused:?}");
     }
 }
 
@@ -56,7 +58,7 @@ async fn dns_rebinding_reads_and_changes_nothing_on_the_admin_port() {
         raw::answer(&raw::exchange(admin, request.as_bytes()).await)
     };
     for host in ["evil.example", "evil.example:9090", "127.0.0.1.evil.example"] {
-        for head in ["PUT /log-level", "GET /log-level", "GET /metrics"] {
+        for head in ["PUT /log-level", "GET /log-level", "GET /metrics", "GET /nothing"] {
             let refused = ask(head, host).await;
             assert_eq!(refused.assert_status(421).json()["code"], "INVALID_REQUEST", "{head}: {refused:?}");
         }

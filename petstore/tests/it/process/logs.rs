@@ -176,7 +176,8 @@ async fn health_and_metrics_are_not_logged() {
 #[tokio::test]
 async fn the_log_level_can_be_changed_while_the_service_runs() {
     let installation = petstore();
-    let server = installation.start(&serve(&["--log-format", "json", "--log-level", "error"])).await;
+    let flags = ["--log-format", "json", "--log-level", "error", "--trusted-proxy", "127.0.0.1"];
+    let server = installation.start(&serve(&flags)).await;
     let client = first_client(&installation, &server);
     assert_eq!(server.admin().get("/log-level").await.text(), "error");
     client.with_header("x-request-id", "not-logged").get("/v1/pets").await;
@@ -192,7 +193,7 @@ async fn the_log_level_can_be_changed_while_the_service_runs() {
     refused.assert_error_body(403, "OPERATOR_NOT_PERMITTED");
     assert_eq!(server.admin().get("/log-level").await.text(), "error");
 
-    let admin = first_operator(&installation, &server);
+    let admin = first_operator(&installation, &server).with_header("x-forwarded-for", "203.0.113.9");
     let set = async |filter: &str| admin.send("PUT", "/log-level", &[], filter.to_owned()).await;
     set("info,petstore_core=debug\n").await.assert_status(204);
     client.with_header("x-request-id", "is-logged").get("/v1/pets").await;
@@ -220,6 +221,7 @@ async fn the_log_level_can_be_changed_while_the_service_runs() {
     .await;
     let events = admin.get("/admin/v1/audit-events?operator=first").await.assert_status(200).json();
     let events = events["events"].as_array().unwrap().iter().filter(|event| event["action"] == "SetLogLevel");
+    let events = events.inspect(|event| assert_eq!(event["clientAddress"], "203.0.113.9"));
     let filters: Vec<_> = events.map(|event| event["afterJson"].as_str().unwrap().to_owned()).collect();
     let set = ["warn", "off", "info,petstore_core=debug"].map(|it| json!({ "logFilter": it }).to_string());
     assert_eq!(filters, set);

@@ -190,6 +190,8 @@ impl Sweep {
             anonymous.with_header("authorization", &format!("Basic {key}")).get("/v1/pets").await,
             client.with_header("authorization", &format!("Bearer {key}")).get("/v1/pets").await,
             anonymous.get(&format!("/docs/{key}")).await,
+            server.admin().send(key, "/admin/v1/accounts", &[], "").await,
+            server.admin().send(key, "/console", &[], "").await,
             anonymous.get("/docs").await,
             anonymous.get("/openapi.json").await,
         ];

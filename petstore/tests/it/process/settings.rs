@@ -298,6 +298,31 @@ async fn every_file_that_a_database_url_names_is_regular_and_bounded() {
     exit.assert_refused(2, &["--database-url: /dev/zero must be a regular file"]);
 }
 
+/// Likewise. It takes what it does not know for none given.
+#[tokio::test]
+async fn a_misspelt_variable_of_libpq_does_not_switch_tls_off() {
+    let store = ["migrate", "up", "--database-url", "postgres://petstore@127.0.0.1:2/shop"];
+    for (name, value, said) in [
+        ("PGSSLMODE", "verify_full", Some("PGSSLMODE must be one of disable, ")),
+        ("PGSSLMODE", " require", Some("PGSSLMODE must be one of disable, ")),
+        ("PGPORT", "5432x", Some("PGPORT must be a number")),
+        ("PGSSLMODE", "", None),
+        ("PGPORT", "", None),
+    ] {
+        let exit = petstore().with_variable(name, value).run(&store).await;
+        assert_eq!(exit.code, Some(if said.is_some() { 2 } else { 1 }), "{name}={value}: {exit:?}");
+        assert!(exit.stderr.contains(said.unwrap_or("cannot reach")), "{name}={value}: {exit:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_message_about_two_settings_names_both() {
+    let installation = petstore().with_variable("PETSTORE_DATABASE_URL_FILE", "url");
+    let exit = installation.run(&["export", "--database-url", "sqlite://x.db"]).await;
+    let both = "the argument '--database-url <URL>' cannot be used with 'PETSTORE_DATABASE_URL_FILE'";
+    exit.assert_refused(2, &[both]);
+}
+
 fn make_fifo(path: &Path) {
     let made = Command::new("mkfifo").args([OsStr::new("-m600"), path.as_os_str()]).status().unwrap();
     assert!(made.success());

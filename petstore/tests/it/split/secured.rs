@@ -194,8 +194,15 @@ async fn a_changed_token_or_certificate_is_used_without_a_signal() {
     assert_serves(&gateway, &key).await;
     grpc::tls_channel(address, &next, None).await.expect_err("the certificate is not in use yet");
 
-    // In the order of a rotation, as above.
+    // In the order of a rotation, as above. The file's mode is refused at first.
+    fs::set_permissions(&at_core, fs::Permissions::from_mode(0o644)).unwrap();
     fs::write(&at_core, format!("{TOKEN}\n{NEXT_TOKEN}")).unwrap();
+    eventually(NOTICED_TIMEOUT, async || {
+        let log = core.stderr();
+        if log.contains("must be a file of mode 0600 or stricter") { Ok(()) } else { Err(log) }
+    })
+    .await;
+    fs::set_permissions(&at_core, fs::Permissions::from_mode(0o600)).unwrap();
     fs::copy(&new.key_file, &server.key_file).unwrap();
     fs::copy(&new.file, &server.file).unwrap();
     reloads(&core, 2).await;

@@ -118,7 +118,7 @@ async fn a_backup_replaces_no_file_unless_that_is_asked_for() {
     let nowhere = ["backup", "new2.db", "--database-url", "sqlite://nowhere.db"];
     installation.run(&nowhere).await.assert_refused(1, &["there is no store at nowhere.db"]);
     let of_folder = ["backup", "new2.db", "--database-url", "sqlite://data"];
-    installation.run(&of_folder).await.assert_refused(1, &["data: it is a folder"]);
+    installation.run(&of_folder).await.assert_refused(1, &["data: it is not a regular file"]);
     for command in ["backup", "restore"] {
         let args = [command, "new2.db", "--database-url", "postgres://localhost/petstore"];
         installation.run(&args).await.assert_refused(2, &["pg_dump"]);

@@ -44,6 +44,21 @@ async fn every_call_fails_fast_with_503_while_postgresql_is_down_and_recovers() 
 }
 
 #[tokio::test]
+async fn a_core_without_calls_says_why_postgresql_does_not_answer() {
+    let mut postgres = PostgresServer::start(PostgresOptions::default()).await;
+    let installation = petstore().with_variable("PETSTORE_DATABASE_URL", &postgres.database().await.url());
+    let core =
+        installation.start(&["core", "--grpc-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"]).await;
+    postgres.stop_immediate().await;
+    eventually(OUTAGE_TIMEOUT, async || {
+        let log = core.stderr();
+        let line = log.lines().find(|line| line.contains("the store does not answer"));
+        if line.is_some_and(|line| line.contains("Connection refused")) { Ok(()) } else { Err(log) }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_proxy_without_a_server_behind_it_is_an_outage() {
     let postgres = PostgresServer::shared().await;
     let proxy = Proxy::to(postgres.address()).await;

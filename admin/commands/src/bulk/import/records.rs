@@ -40,8 +40,8 @@ impl Records {
         let begin = text.fill_buf().map_err(failed)?;
         let unreadable = |reason| Err(CommandError::Unreadable { file: file.clone(), reason });
         let has_mark_of_utf16 = begin.starts_with(b"\xff\xfe") || begin.starts_with(b"\xfe\xff");
-        // A zero byte is half of an ASCII character.
-        if has_mark_of_utf16 || begin.iter().take(2).any(|byte| *byte == 0) {
+        // A zero byte is half of an ASCII character; two are none.
+        if has_mark_of_utf16 || begin.iter().take(2).filter(|byte| **byte == 0).count() == 1 {
             return unreadable(UTF_16.to_owned());
         }
         let text_begins = begin.strip_prefix(b"\xef\xbb\xbf").unwrap_or(begin).trim_ascii_start();

@@ -24,6 +24,13 @@ async fn keys_have_labels_and_are_shown_with_their_bans() {
         let refusal = admin.create_key(pb::CreateKeyRequest { label: label.into(), ..new_key("acme") }).await;
         assert_eq!(reason(&refusal.unwrap_err()), "INVALID_PARAMETER", "{label}");
     }
+    let zero = prost_types::Duration::default();
+    let expiration = Some(pb::create_key_request::Expiration::Ttl(zero));
+    let refusal = admin.create_key(pb::CreateKeyRequest { expiration, ..new_key("acme") }).await.unwrap_err();
+    assert_eq!(refusal.message(), "ttl must be positive");
+    let end = Some(pb::create_ban_request::End::Duration(zero));
+    let refusal = admin.create_ban(pb::CreateBanRequest { end, ..ban(&key.id) }).await.unwrap_err();
+    assert_eq!(refusal.message(), "duration must end in the future, at most 366 days from now");
     let imposed = admin.create_ban(ban(&key.id)).await.unwrap().into_inner().ban;
     let shown = admin.get_key(pb::GetKeyRequest { key_id: key.id.clone() }).await.unwrap().into_inner();
     assert_eq!(shown.key.unwrap().ban, imposed);
