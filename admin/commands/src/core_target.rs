@@ -118,7 +118,8 @@ pub(crate) fn block_on<T, E: From<RuntimeError>>(work: LocalBoxFuture<'_, Result
 impl<C: RemoteCore> Args for CoreTarget<C> {
     fn augment_args(command: Command) -> Command {
         let args = C::augment_args(DatabaseSettings::augment_args(Command::default()));
-        command.args(args.get_arguments().map(|arg| arg.clone().global(true)))
+        // Under a heading: clap sorts global flags among those of each command.
+        command.args(args.get_arguments().map(|arg| arg.clone().global(true).help_heading("Core or store")))
     }
 
     fn augment_args_for_update(command: Command) -> Command {

@@ -61,7 +61,7 @@ impl OutputSettings {
     ///
     /// # Errors
     ///
-    /// If stdout is closed or cannot be written.
+    /// If stdout cannot be written.
     pub fn print(self, result: &Value, text: impl FnOnce(&Value) -> String) -> Result<(), PrintError> {
         match self.output {
             OutputForm::Text => print(&text(result)),
@@ -70,11 +70,12 @@ impl OutputSettings {
     }
 }
 
-/// Prints a result. Unlike `println!`, it fails instead of panicking when stdout is closed.
+/// Prints a result. Unlike `println!`, it fails instead of panicking when the reader of stdout is gone. A stdout
+/// that was closed from the start is `/dev/null` (Rust's runtime sees to that).
 ///
 /// # Errors
 ///
-/// If stdout is closed or cannot be written.
+/// If stdout cannot be written.
 pub fn print(result: &str) -> Result<(), PrintError> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(result.as_bytes()).and_then(|()| stdout.flush()).map_err(PrintError)

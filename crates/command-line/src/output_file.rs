@@ -71,8 +71,8 @@ impl OutputFileError {
     }
 }
 
-/// Output of a command: a new file, which gets its name once it is complete and is removed if it is dropped
-/// before, or an existing device or pipe. A killed process leaves `.petstore-….partial` behind.
+/// Output of a command: a new file, which appears under its name only when complete and is removed if it is
+/// dropped before, or an existing device or pipe. A killed process leaves `.petstore-….partial` behind.
 #[derive(Debug)]
 pub struct OutputFile {
     name: PathBuf,

@@ -128,7 +128,7 @@ impl Database {
             Ok(Ok(result)) => return Some(result),
             _ if !replica.is_usable() => {} // many calls may fail at once, for several reasons
             Ok(Err(error)) => replica.fail(&error),
-            Err(elapsed) => replica.fail(&elapsed),
+            Err(_) => replica.fail(&"no answer in time"),
         }
         None
     }
@@ -219,12 +219,12 @@ impl Replica {
             Ok(Ok((true, false))) => self.set_fault(Some("it is more than 10 seconds behind")),
             Ok(Ok((false, _))) => self.set_fault(Some("it does not follow the store's server")),
             Ok(Err(error)) => self.fail(&error),
-            Err(elapsed) => self.fail(&elapsed),
+            Err(_) => self.fail(&"no answer within a second"),
         }
     }
 
     /// Records that it did not answer.
-    fn fail(&self, cause: &(dyn std::error::Error + 'static)) {
+    fn fail(&self, cause: &impl ToString) {
         self.connections.mark_stale();
         self.set_fault(Some(&cause.to_string()));
     }
