@@ -70,8 +70,8 @@ impl OutputSettings {
     }
 }
 
-/// Prints a result. Unlike `println!`, it fails instead of panicking when the reader of stdout is gone. A stdout
-/// that was closed from the start is `/dev/null` (Rust's runtime sees to that).
+/// Prints a result. Unlike `println!`, it fails instead of panicking when the reader of stdout is gone. A
+/// stdout that was closed from the start is `/dev/null` (Rust's runtime sees to that).
 ///
 /// # Errors
 ///

@@ -67,11 +67,8 @@ async fn both_versions_of_http_refuse_the_same_heads() {
         shop.client(Protocol::Http2).with_header("host", &shop.server.address("HTTPS").to_string());
     agreeing.get("/v1/pets").await.assert_status(200);
     let too_large = shop.client(Protocol::Http2).with_header("x-field", &"v".repeat(70 * 1_024));
-    let with = |fields| {
-        (0..fields).fold(shop.client(Protocol::Http1), |client, _| client.with_header("x-field", "v"))
-    };
-    with(90).get("/v1/pets").await.assert_status(200);
-    let too_many = with(101);
+    let too_many =
+        (0..129).fold(shop.client(Protocol::Http1), |client, _| client.with_header("x-field", "v"));
     for refused in [too_large, too_many] {
         let refused = refused.get("/v1/pets").await;
         assert_eq!(refused.assert_status(431).text(), "", "refused before there is a request");
