@@ -4,8 +4,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use petstore_caller::client_address::TrustedProxies;
-use petstore_caller::{call::RequestId, headers::only_field};
+use petstore_caller::{call::RequestId, client_address::TrustedProxies, headers::only_field};
 use petstore_clock::Clock;
 use petstore_key_cache::KnownKey;
 use petstore_rate_limit::LimitStatus;

@@ -42,9 +42,9 @@ pub fn settings_file(path: &Path) -> Result<(Vec<u8>, Metadata), String> {
     let mut content = Vec::new();
     if metadata.is_file() {
         file.take(MAX_BYTES + 1).read_to_end(&mut content).map_err(unreadable)?;
-        content.drain(..if content.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 }); // a byte order mark
     }
     let holds = metadata.is_file() && content.len() as u64 <= MAX_BYTES;
+    content.drain(..if content.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 }); // a byte order mark
     let rule = || format!("{} must be a regular file of at most 1 MiB", path.display());
     holds.then_some((content, metadata)).ok_or_else(rule)
 }
@@ -276,6 +276,8 @@ mod tests {
         assert_eq!(read, ["0123456789abcdef0123456789abcdef"]);
         fs::write(&file, "\u{feff}0123456789abcdef0123456789abcdef\n").unwrap();
         assert_eq!(settings.tokens().unwrap().map(exposed).unwrap(), read, "with a byte order mark");
+        fs::write(&file, "\u{feff}".to_owned() + &" ".repeat(1_048_576)).unwrap();
+        assert!(settings_file(&file).unwrap_err().contains("at most 1 MiB"), "none is cut off");
         let (old, new) = ("0".repeat(32), "1".repeat(32));
         fs::write(&file, format!("{new}\r\n\n {old} \n")).unwrap();
         let read = settings.tokens().unwrap().map(exposed).unwrap();

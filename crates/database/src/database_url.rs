@@ -159,7 +159,7 @@ impl FromStr for PostgresAddress {
             return Err(PARAMETERS);
         }
         // The driver takes what it does not know for none given, and would do without TLS.
-        let given = |name| env::var(name).unwrap_or_default();
+        let given = |name| env::var_os(name).unwrap_or_default().to_string_lossy().into_owned();
         let (mode, port) = (given("PGSSLMODE"), given("PGPORT"));
         if !(mode.is_empty() || mode.parse::<PgSslMode>().is_ok()) {
             return Err(MODE);
