@@ -23,8 +23,9 @@ from monitoring import FACTOR, Monitoring, alerts
 PAGE = Path("deploy/prometheus/README.md")
 SLACK = 6  # seconds that the service and a busy machine may take in addition; they pass at the usual speed
 SETTLED = 20  # seconds after which no further page can come: the longest `for` of a page is two minutes
-BEFORE = 120  # requests a second before the fault: as many as in an hour, so that two failures are no large share of it
-MEANWHILE = 3  # requests a second under the fault
+BEFORE = 120  # requests a second before the fault: as many as in an hour
+CONNECTIONS = 4  # that send them: one alone waits for each answer, and sends fewer on a busy machine
+MEANWHILE = 1  # request a second under the fault: what fails until the proxy notices, at the usual speed, is no large share
 NOTICED = 5  # seconds until the shipped proxy sends no more requests to a process that fails
 TOLERATED = 0.02  # share of requests that may fail later, under a fault that raises no page
 HEALED = 90  # seconds until the alerts of a healed fault have ended
@@ -57,9 +58,12 @@ def run(fault: Fault, template: Template, stack: ExitStack) -> Outcome:
     installation = fault.kind(stack, folder, template)
     targets = {name: address for name, address in installation.targets.items() if name.startswith(fault.scraped)}
     monitoring = Monitoring(stack, folder, targets)
-    load = Load(Caller(installation.rest, installation.keys["busy"]), BEFORE)
+    loads = [Load(Caller(installation.rest, installation.keys["busy"]), BEFORE / CONNECTIONS) for _ in range(CONNECTIONS)]
+    load, *others = loads
     stack.callback(load.end)
     time.sleep(8)  # five scrapes
+    for other in others:
+        other.end()
     load.interval = 1 / MEANWHILE
     if monitoring.firing() or monitoring.pager.notified:
         outcome.wrong.append(f"before the fault, {monitoring.firing()} is firing")
