@@ -108,7 +108,9 @@ def check_kubernetes() -> None:
     settings = objects["ConfigMap", "petstore-gateway"]["data"]
     gateways, trusted = settings["PETSTORE_GATEWAYS"], ipaddress.ip_network(settings["PETSTORE_TRUSTED_PROXY"])
     expect(trusted.prefixlen >= 24, "kubernetes: the trusted block is that of many pods, not of the ingress controller alone")
-    expect(gateways == str(scaler["maxReplicas"]), "kubernetes: PETSTORE_GATEWAYS is not the autoscaler's maximum")
+    surge = objects["Deployment", "petstore-gateway"]["spec"]["strategy"]["rollingUpdate"]["maxSurge"]
+    at_once = str(scaler["maxReplicas"] + surge)
+    expect(gateways == at_once, f"kubernetes: PETSTORE_GATEWAYS is not {at_once}, the most gateways at once")
     expect("replicas" not in objects["Deployment", "petstore-gateway"]["spec"], "kubernetes: replicas undo the autoscaler")
 
 

@@ -3,7 +3,7 @@
 use crate::read;
 
 /// A row of the page; the file that enforces it; and the code there, which has the value.
-const BOUNDS: [(&str, &str, &str); 55] = [
+const BOUNDS: [(&str, &str, &str); 58] = [
     ("| REST ports together | 10,000 |", RLIMITS, "rest: 10_000,"),
     ("| 10,000 | 704 |", RLIMITS, "rest: 704,"),
     ("1,024 | 352 |", RLIMITS, "rest_per_address: 1_024,"),
@@ -32,15 +32,15 @@ const BOUNDS: [(&str, &str, &str); 55] = [
     ("until a response is read | 100; 1 min |", HTTP_SERVER, "stream_deadline: Duration::from_mins(1)"),
     ("as many writes | 128; 96 of one account |", PERMITS, "MAX_IN_FLIGHT: usize = 128;"),
     ("as many writes | 128; 96 of one account |", PERMITS, "MAX_OF_ACCOUNT: usize = 96;"),
-    ("| wait up to 1 s, then 503", PERMITS, "MAX_WAIT: Duration = Duration::from_secs(1);"),
+    ("| wait; one that would wait over 1 s is 503", PERMITS, "MAX_WAIT: Duration = Duration::from_secs(1);"),
     ("| reads in a core, and as many writes | 512 |", GRPC_LIMITS, "        calls: 512,"),
     ("operators' calls | 256; 64 |", GRPC_LIMITS, "internal_calls: 256,"),
     ("operators' calls | 256; 64 |", GRPC_LIMITS, "operator_calls: 64,"),
     ("| open imports; their messages processed at once | 16; 4 |", GRPC_LIMITS, "imports: 16,"),
     ("processed at once | 16; 4 |", "core-service/src/grpc.rs", "chunks: 4,"),
     ("| calls on one connection | 256 |", "crates/grpc-server/src/server.rs", "MAX_STREAMS: u32 = 256;"),
-    ("others | 64 MiB; 16 MiB (a quarter ", "core-service/src/grpc.rs", "<= 64 * 1024 * KIB"),
-    ("others | 64 MiB; 16 MiB (a quarter ", GRPC_LIMITS, "internal_in_flight: 16 * MIB,"),
+    ("others | 44 MiB, imports aside; 16 MiB (a quarter ", GRPC_LIMITS, "data_in_flight: 44 * MIB,"),
+    ("others | 44 MiB, imports aside; 16 MiB (a quarter ", GRPC_LIMITS, "internal_in_flight: 16 * MIB,"),
     ("(a quarter per connection) |", GRPC_LIMITS, "connection_share: 4,"),
     (
         "| time for a call; ",
@@ -89,6 +89,17 @@ const BOUNDS: [(&str, &str, &str); 55] = [
     ("all | 1,000; 5,000; 200,000 ", RETENTION, "refusals_of_account: 1_000,"),
     ("all | 1,000; 5,000; 200,000 ", RETENTION, "refusals_of_unknown: 5_000,"),
     ("all | 1,000; 5,000; 200,000 ", RETENTION, "refusals_in_all: 200_000,"),
+    ("a ban by an operator | 32; 7 days; 366 days |", BROWNOUTS, "MAX_PLANNED: usize = 32;"),
+    (
+        "a ban by an operator | 32; 7 days; 366 days |",
+        BROWNOUTS,
+        "MAX_LENGTH: Duration = Duration::from_hours(24 * 7);",
+    ),
+    (
+        "a ban by an operator | 32; 7 days; 366 days |",
+        "admin/service/src/grpc/keys.rs",
+        "length > Duration::from_hours(24 * 366)",
+    ),
     (
         "| idempotency keys | 24 h,",
         "core-service/src/pets/creation.rs",
@@ -108,6 +119,7 @@ const BOUNDS: [(&str, &str, &str); 55] = [
         "MAX_WAITING: usize = 4 * 1_024 * 1_024;",
     ),
 ];
+const BROWNOUTS: &str = "core-service/src/accounts/store/brownouts.rs";
 const GRPC_LIMITS: &str = "crates/grpc-server/src/capacity.rs";
 const HTTP_SERVER: &str = "crates/http-server/src/lib.rs";
 const LOOKUPS: &str = "crates/key-cache/src/lookups.rs";
