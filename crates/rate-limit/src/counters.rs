@@ -98,7 +98,7 @@ impl CounterStore {
     ) -> R {
         let on = |key_id: Option<&Arc<str>>, counters: &mut Counters, now| {
             let (result, next) = step(counters.record(key_id), now);
-            counters.keep(key_id, next);
+            counters.keep(key_id, next, now.0);
             result
         };
         match limit_key {
@@ -129,23 +129,23 @@ impl Counters {
     }
 
     /// Stores the record for the next request.
-    pub(super) fn keep(&mut self, key_id: Option<&Arc<str>>, Record { windows, abuse }: Record) {
+    pub(super) fn keep(&mut self, key_id: Option<&Arc<str>>, Record { windows, abuse }: Record, now: u64) {
         self.windows = windows;
         let Some(key_id) = key_id else { return };
-        let known = self.abuse.iter().position(|(of, _)| of == key_id);
-        match (known, abuse == AbuseState::default()) {
-            (Some(at), true) => drop(self.abuse.swap_remove(at)),
-            (Some(at), false) => self.abuse[at].1 = abuse,
-            (None, true) => {}
-            (None, false) => self.abuse.push((Arc::clone(key_id), abuse)),
+        self.abuse.retain(|(of, abuse)| of != key_id && matters(abuse, now));
+        if abuse != AbuseState::default() {
+            self.abuse.push((Arc::clone(key_id), abuse));
         }
     }
 
     /// Returns `true` if evicting these counters changes no decision.
     fn is_over(&self, now: u64) -> bool {
-        self.windows.at(now) == Windows::default()
-            && self.abuse.iter().all(|(_, abuse)| abuse.at(now, UnixMillis(0)) == AbuseState::default())
+        self.windows.at(now) == Windows::default() && !self.abuse.iter().any(|(_, abuse)| matters(abuse, now))
     }
+}
+
+fn matters(abuse: &AbuseState, now: u64) -> bool {
+    abuse.at(now, UnixMillis(0)) != AbuseState::default()
 }
 
 /// Counters of every caller of one kind.
@@ -244,7 +244,7 @@ mod tests {
             || UnixMillis(now),
             |counters, now| {
                 let (decision, next) = policy::take(counters.record(None), QUOTA, UnixMillis(0), now);
-                counters.keep(None, next);
+                counters.keep(None, next, now.0);
                 decision.day.remaining
             },
         )
@@ -286,6 +286,7 @@ mod tests {
                 abuse: AbuseState { striking: until_20, strikes: 1, ..Default::default() },
                 ..Default::default()
             },
+            10,
         );
         assert!(!counters.is_over(19) && counters.is_over(20));
         counters.windows = counters.windows.plus_one(15);
@@ -308,13 +309,20 @@ mod tests {
     fn a_keys_abuse_state_is_kept_only_while_there_is_any() {
         let key: Arc<str> = "k".into();
         let mut counters = Counters::default();
-        let struck =
-            Record { abuse: AbuseState { strikes: 3, ..AbuseState::default() }, ..Record::default() };
-        counters.keep(Some(&key), struck);
+        let striking = TimeSpan { from: 10, until: 20 };
+        let struck = Record {
+            abuse: AbuseState { striking, strikes: 3, ..AbuseState::default() },
+            ..Record::default()
+        };
+        counters.keep(Some(&key), struck, 10);
         assert_eq!(counters.record(Some(&key)), struck);
         assert_eq!(counters.record(Some(&"another".into())), Record::default());
-        counters.keep(Some(&key), Record::default());
+        counters.keep(Some(&key), Record::default(), 10);
         assert!(counters.abuse.is_empty());
+
+        counters.keep(Some(&key), struck, 10);
+        counters.keep(Some(&"its successor".into()), struck, 20);
+        assert_eq!(counters.record(Some(&key)), Record::default(), "a rotated key's state ends with it");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -150,13 +150,11 @@ impl Decision {
 
     /// Returns the reason why a banned key is refused, for people.
     pub fn ban_message(&self, cause: &BanCause) -> String {
-        let WindowView { limit, resets_at, .. } = self.minute_or_ban();
-        let resets_at = resets_at.ceil_to_sec();
+        let resets_at = self.minute_or_ban().resets_at.ceil_to_sec();
         match cause {
-            BanCause::IgnoredRefusals => format!(
-                "the API key is banned until {resets_at}, because it kept sending after 429 beyond its limit \
-                 of {limit} requests per minute"
-            ),
+            BanCause::IgnoredRefusals => {
+                format!("the API key is banned until {resets_at}, because it kept sending after 429")
+            }
             BanCause::Operator(None) => format!("the API key was banned by the operator until {resets_at}"),
             BanCause::Operator(Some(reason)) => {
                 format!("the API key was banned by the operator until {resets_at}: {reason}")
@@ -291,8 +289,7 @@ mod tests {
         let message = |cause| banned(Outcome::RateLimited).ban_message(&cause);
         assert_eq!(
             message(BanCause::IgnoredRefusals),
-            "the API key is banned until 2026-11-20T18:51:20Z, because it kept sending after 429 beyond its \
-             limit of 60 requests per minute"
+            "the API key is banned until 2026-11-20T18:51:20Z, because it kept sending after 429"
         );
         let by_hand = "the API key was banned by the operator until 2026-11-20T18:51:20Z";
         assert_eq!(message(BanCause::Operator(None)), by_hand);

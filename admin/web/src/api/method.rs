@@ -1,7 +1,7 @@
 //! Methods of the admin service, and the HTTP requests that map to them (`google.api.http`), from the
 //! descriptors.
 
-use std::sync::LazyLock;
+use std::{collections::HashSet, sync::LazyLock};
 
 use http::{Method, StatusCode, uri::PathAndQuery};
 use percent_encoding::percent_decode_str;
@@ -75,10 +75,6 @@ impl AdminMethod {
 
     pub(super) fn descriptor(&self) -> &MethodDescriptor {
         &self.0
-    }
-
-    pub(super) fn output(&self) -> MessageDescriptor {
-        self.0.output()
     }
 
     /// Returns the request that a JSON object describes, with all its fields as members. Those that are null
@@ -228,11 +224,11 @@ impl Binding {
 /// parameter.
 fn parameters(query: &str, faults: &mut Vec<String>) -> Vec<(String, String)> {
     let decoded = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8().map(String::from);
-    let mut parameters: Vec<(String, String)> = Vec::new();
+    let (mut parameters, mut names) = (Vec::new(), HashSet::new());
     for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         match (decoded(name), decoded(value)) {
-            (Ok(name), Ok(_)) if parameters.iter().any(|(seen, _)| *seen == name) => {
+            (Ok(name), Ok(_)) if !names.insert(name.clone()) => {
                 faults.push(format!("{name} is given more than once"));
             }
             (Ok(name), Ok(value)) => parameters.push((name, value)),

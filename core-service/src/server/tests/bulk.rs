@@ -105,6 +105,15 @@ async fn bulk_calls_wait_and_leave_capacity_to_others() {
     assert_eq!((created[0].id, created[0].name.as_str()), (2, "Rex"));
 }
 
+/// A line without a pet takes 2 bytes of a message, and 56 in memory.
+#[tokio::test]
+async fn a_message_of_too_many_lines_is_refused_before_it_waits() {
+    let shop = Shop::open().await;
+    let _all = shop.core.chunks.acquire_many(u32::try_from(LIMITS.chunks).unwrap()).await.unwrap();
+    let error = import(&shop, vec![message(vec![ImportLine::default(); 1_001])]).await.unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArgument, "{error:?}");
+}
+
 #[tokio::test]
 async fn idle_imports_leave_capacity_to_other_bulk_calls() {
     let mut shop = Shop::open().await;
