@@ -41,7 +41,8 @@ pub struct EdgeSettings {
     pub https_key: Option<PathBuf>,
 
     /// Address of a reverse proxy, or block of addresses, whose X-Forwarded-For, X-Forwarded-Prefix and
-    /// `traceparent` are trusted; may be repeated, separated by commas in the variable
+    /// `traceparent` are trusted, but not with `--proxy-protocol on`; may be repeated, separated by commas in
+    /// the variable
     #[arg(long, env = "PETSTORE_TRUSTED_PROXY", value_delimiter = ',', value_name = "CIDR")]
     pub trusted_proxy: Vec<Cidr>,
 
@@ -135,8 +136,8 @@ pub struct LimiterSettings {
     #[arg(value_parser = whole_number(NonZeroU16::MIN..=NonZeroU16::MAX))]
     pub gateways: NonZeroU16,
 
-    /// Policy while Redis is unreachable: local (each gateway admits its share), open (all requests are
-    /// admitted) or closed (all get 503)
+    /// Policy while Redis is unreachable: local (each gateway admits its share), open (nothing is limited,
+    /// bans stay in force) or closed (all requests get 503)
     #[arg(long, env = "PETSTORE_ON_REDIS_FAILURE", default_value = "local", value_name = "POLICY")]
     pub on_redis_failure: OnRedisFailure,
 

@@ -2,6 +2,7 @@
 //! repeat them.
 
 use std::{
+    env,
     ffi::OsStr,
     fmt::Display,
     fs::{Metadata, OpenOptions},
@@ -57,7 +58,11 @@ pub fn settings_file(path: &Path) -> Result<(Vec<u8>, Metadata), String> {
 pub fn secret_file(path: &Path) -> Result<String, String> {
     let (content, metadata) = settings_file(path)?;
     let named = |reason: String| format!("{} {reason}", path.display());
-    check_access(metadata.mode(), (metadata.uid(), geteuid().as_raw())).map_err(named)?;
+    // systemd gives a unit's user the right to read a credential by an ACL, which shows as its group's.
+    let of_systemd = env::var_os("CREDENTIALS_DIRECTORY");
+    let is_credential = of_systemd.is_some_and(|folder| path.parent() == Some(Path::new(&folder)));
+    let mode = if is_credential { metadata.mode() & !0o040 } else { metadata.mode() };
+    check_access(mode, (metadata.uid(), geteuid().as_raw())).map_err(named)?;
     match String::from_utf8(content) {
         Ok(text) if !text.trim().lines().any(|line| line.trim().contains(char::is_control)) => Ok(text),
         Ok(_) | Err(_) => Err(named("must be text in UTF-8 without control characters".to_owned())),

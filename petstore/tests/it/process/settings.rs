@@ -1,6 +1,14 @@
 //! Settings from variables and files: one rule for all of them.
 
-use std::{collections::BTreeMap, ffi::OsStr, fs, path::Path, process::Command, time::Duration};
+use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    process::Command,
+    time::Duration,
+};
 
 use petstore_testkit::{Authority, Installation, eventually};
 
@@ -262,6 +270,26 @@ async fn several_gateways_without_redis_are_warned_of() {
         let flags = [["serve"].as_slice(), &PORTS, &["--gateways", gateways]].concat();
         let log = installation.start(&flags).await.terminate().await.stderr;
         assert_eq!(log.contains("without --redis-url, each of the --gateways"), is_warned_of, "{log}");
+    }
+}
+
+#[tokio::test]
+async fn a_credential_of_systemd_shows_its_acl_as_a_right_of_the_group() {
+    for (mode, is_read, is_read_elsewhere) in
+        [(0o400, true, true), (0o440, true, false), (0o444, false, false)]
+    {
+        let elsewhere = petstore().with_variable("CREDENTIALS_DIRECTORY", "/run/credentials/other");
+        let mut of_systemd = petstore();
+        let folder = of_systemd.folder().to_str().unwrap().to_owned();
+        of_systemd = of_systemd.with_variable("CREDENTIALS_DIRECTORY", &folder);
+        for (installation, is_read) in [(of_systemd, is_read), (elsewhere, is_read_elsewhere)] {
+            let url = installation.folder().join("url");
+            installation.write_secret("url", "sqlite://shop.db");
+            fs::set_permissions(&url, Permissions::from_mode(mode)).unwrap();
+            let exit =
+                installation.run(&["migrate", "up", "--database-url-file", url.to_str().unwrap()]).await;
+            assert_eq!(exit.code, Some(if is_read { 0 } else { 2 }), "{mode:o}: {exit:?}");
+        }
     }
 }
 
