@@ -8,10 +8,11 @@ use clap::{
 };
 
 use petstore_admin_commands::AdminVerb;
-use petstore_command_line::output;
+use petstore_command_line::output::{self, PrintError};
 
 use crate::{
     commands::{check, health, servers, shell, store},
+    error::CliError,
     variables::name_variables,
 };
 
@@ -76,8 +77,10 @@ pub(crate) fn report(mut error: clap::Error) -> ExitCode {
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     );
     if is_answer {
-        let _ = error.print(); // to stdout or stderr; nothing depends on whether it is read
-        ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+        match error.print() {
+            Ok(()) => ExitCode::from(if error.use_stderr() { 2 } else { 0 }),
+            Err(cause) => CliError::from(PrintError(cause)).report(),
+        }
     } else {
         for kind in [ContextKind::InvalidArg, ContextKind::InvalidSubcommand, ContextKind::InvalidValue] {
             let shown = error.get(kind).map(ToString::to_string).unwrap_or_default();

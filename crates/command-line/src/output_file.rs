@@ -102,6 +102,10 @@ impl OutputFile {
     ///
     /// If the file must not or cannot be written.
     pub fn create(name: &Path, kind: OutputKind, force: bool) -> Result<Self, OutputFileError> {
+        if name.as_os_str() == "-" {
+            let source = io::Error::other("it would be stdout; `./-` is a file of this name");
+            return Err(OutputFileError::Io { file: name.to_owned(), source });
+        }
         Self::create_at(name, resolve(name)?, kind, force)
     }
 

@@ -160,7 +160,7 @@ impl Log {
 /// Returns the count of dropped lines. Its name begins with the prefix.
 pub fn metrics(prefix: &str) -> Collectors {
     let name = format!("{prefix}log_lines_dropped_total");
-    let dropped = counter(&name, "Log lines dropped because stderr was not read fast enough.");
+    let dropped = counter(&name, "Log lines dropped: stderr was not read fast enough, or its disk is full.");
     vec![Sampled::boxed(dropped, |dropped: &IntCounter| {
         let lines = log().map_or(0, |log| log.writer.dropped.load(Ordering::Relaxed));
         dropped.inc_by(lines.saturating_sub(dropped.get()));

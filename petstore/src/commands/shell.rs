@@ -1,7 +1,11 @@
 //! `petstore completions` and `petstore man`: completion scripts and manual pages, from the definitions of
 //! the command line.
 
-use std::{fs, io, path::PathBuf};
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::PathBuf,
+};
 
 use clap::Command;
 use clap_complete::Shell;
@@ -64,12 +68,13 @@ pub(crate) fn man(settings: &ManSettings, program: Command) -> Result<(), CliErr
     fs::create_dir_all(folder).map_err(failed)?;
     let mut pages = Vec::new();
     write_pages(&program, &mut pages).map_err(failed)?;
-    let open = |(name, content)| {
+    let write = |(name, content): (String, Vec<u8>)| {
         let file = OutputFile::create(&folder.join(name), OutputKind::Text, *force)?;
-        Ok::<_, OutputFileError>((file, content))
+        file.file().write_all(&content).map_err(|source| file.error(source))?;
+        Ok::<_, OutputFileError>(file)
     };
-    let pages: Vec<(OutputFile, Vec<u8>)> = pages.into_iter().map(open).collect::<Result<_, _>>()?;
-    Ok(pages.into_iter().try_for_each(|(file, content)| file.fill(&content))?)
+    let pages: Vec<OutputFile> = pages.into_iter().map(write).collect::<Result<_, _>>()?;
+    Ok(pages.into_iter().try_for_each(OutputFile::complete)?)
 }
 
 /// Adds the page of a command, and those of its subcommands, with their files' names.

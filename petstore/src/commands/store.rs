@@ -24,7 +24,7 @@ use crate::error::CliError;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Migrate {
-    /// Apply all pending changes; a missing store is created
+    /// Apply all pending changes; a missing SQLite store is created
     Up(SchemaSettings),
     /// Revert the newest changes, and delete the data in them; without --yes, show what would be deleted
     Down {

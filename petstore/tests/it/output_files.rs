@@ -290,10 +290,14 @@ async fn whoever_plants_files_in_the_folder_gains_nothing() {
 }
 
 #[tokio::test]
-async fn a_command_whose_reader_is_gone_ends_without_a_word() {
+async fn a_command_whose_reader_is_gone_ends_without_a_word_and_one_that_cannot_print_says_why() {
     let writers = Writers::new().await;
     for args in [
-        &["export"][..],
+        &["--help"][..],
+        &["--version"],
+        &["key", "create", "--help"],
+        &["openapi"],
+        &["export"],
         &["export", "-", "--format", "csv"],
         &["export", "/dev/stdout", "--format", "csv"],
         &["account", "list"],
@@ -302,14 +306,42 @@ async fn a_command_whose_reader_is_gone_ends_without_a_word() {
         &["migrate", "status"],
         &["completions", "bash"],
         &["check", &writers.base_url, "--key-file", "key"],
-        &["backup", "another.db"],
+        &["backup", "another.db", "--force"],
     ] {
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_petstore"));
-        let command = command.args(args).current_dir(writers.path(".")).stdin(Stdio::null()).stdout(writer);
-        let output = command.stderr(Stdio::piped()).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((output.status.code(), said.as_str()), (Some(141), ""), "{args:?}");
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let ends = [Stdio::from(writer), Stdio::from(full)].map(|stdout| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_petstore"));
+            let command = command.args(args).current_dir(writers.path(".")).stdin(Stdio::null());
+            let output = command.stdout(stdout).stderr(Stdio::piped()).output().unwrap();
+            (output.status.code(), String::from_utf8(output.stderr).unwrap())
+        });
+        let [of_pipe, (code, said)] = ends;
+        assert_eq!(of_pipe, (Some(141), String::new()), "{args:?}");
+        assert!(said.starts_with("error: cannot ") && said.contains(": No space left"), "{args:?}: {said}");
+        assert_eq!(code, Some(1), "{args:?}: {said}");
     }
+}
+
+#[tokio::test]
+async fn stdout_is_not_a_file_of_commands_that_print_something_else() {
+    let writers = Writers::new().await;
+    for command in ["check", "backup", "restore"] {
+        writers.assert_refused(command, "-", &["--force"], "it would be stdout").await;
+        assert!(!writers.path("-").exists(), "{command}");
+    }
+}
+
+#[test]
+fn no_manual_page_appears_if_one_cannot_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    // 8 or 16 KiB: the page of `serve` is larger.
+    let script = "trap '' XFSZ; ulimit -f 16; exec \"$0\" man pages";
+    let mut command = Command::new("sh");
+    let command = command.args(["-c", script, env!("CARGO_BIN_EXE_petstore")]).current_dir(&folder);
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && said.contains("File too large"), "{said}");
+    assert_eq!(fs::read_dir(folder.path().join("pages")).unwrap().count(), 0);
 }

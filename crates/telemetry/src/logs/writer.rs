@@ -59,8 +59,8 @@ enum ThreadState {
 }
 
 impl LogWriter {
-    /// Writes to `sink` until the process ends. Its failures are ignored: a log that cannot be written must
-    /// not end the service.
+    /// Writes to `sink` until the process ends. Lines that it fails to take are dropped: a log that cannot be
+    /// written must not end the service.
     pub(super) fn new(sink: impl io::Write + Send + 'static) -> Arc<Self> {
         let writer = Arc::new(Self::default());
         writer.waiting.lock().thread = ThreadState::Busy;
@@ -109,7 +109,10 @@ impl LogWriter {
             waiting.thread = ThreadState::Busy;
             mem::swap(&mut waiting.lines, &mut batch);
             drop(waiting);
-            let _ = sink.write_all(&batch).and_then(|()| sink.flush());
+            if sink.write_all(&batch).and_then(|()| sink.flush()).is_err() {
+                let lines = batch.split_inclusive(|byte| *byte == b'\n').count();
+                self.dropped.fetch_add(lines as u64, Ordering::Relaxed);
+            }
             batch.clear();
             batch.shrink_to(BUFFER); // after a burst
             thread::sleep(WRITE_INTERVAL);
@@ -187,6 +190,15 @@ mod tests {
         writer.flush();
         let written = sink.0.lock().len() / 1_024;
         assert_eq!(written as u64 + dropped, 3 * LINES as u64);
+    }
+
+    #[test]
+    fn lines_that_a_full_disk_does_not_take_are_counted() {
+        let writer = LogWriter::new(std::fs::File::options().write(true).open("/dev/full").unwrap());
+        (&*writer).write_all(b"first\n").unwrap();
+        (&*writer).write_all(b"second\n").unwrap();
+        writer.flush();
+        assert_eq!(writer.dropped.load(Ordering::Relaxed), 2);
     }
 
     #[test]
