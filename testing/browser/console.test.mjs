@@ -373,6 +373,16 @@ test("what shuts operators out is confirmed twice, and a new token brings them b
   await deputy.getByLabel("Operator token").fill(await secretShown(page));
   await deputy.getByRole("button", { name: "Sign in" }).click();
   await deputy.getByRole("heading", { name: "Operators" }).waitFor();
+
+  await asks(page, "POST", "operators", { name: "guest", role: "viewer", ttl: "3600s" });
+  await page.reload();
+  await page.getByRole("button", { name: "New token for guest" }).click();
+  await page.getByRole("dialog").getByLabel("The new token expires").selectOption("in 30 days");
+  await page.getByRole("dialog").getByRole("button", { name: "Create token" }).click();
+  await secretShown(page);
+  const { operators } = await asks(page, "GET", "operators");
+  const { expireTime } = operators.find(({ name }) => name === "guest");
+  assert.equal(Math.round((new Date(expireTime) - Date.now()) / 86_400_000), 30);
 });
 
 test("a new key in the place of another lasts as long, unless it is chosen otherwise", async (t) => {

@@ -253,6 +253,12 @@ async fn a_request_from_another_page_is_refused_even_with_the_cookie() {
         vec![("petstore-console", "1"), ("origin", "null")],
         vec![
             ("petstore-console", "1"),
+            ("origin", "http://127.0.0.1:9090"),
+            ("origin", "https://evil.example"),
+        ],
+        vec![("petstore-console", "1"), ("sec-fetch-site", "same-origin"), ("sec-fetch-site", "cross-site")],
+        vec![
+            ("petstore-console", "1"),
             ("sec-fetch-site", "same-origin"),
             ("origin", "https://evil.example"),
         ],

@@ -130,5 +130,5 @@ export const listAuditEvents = (filters) => get(at("audit-events"), filters);
 // Operators.
 export const listOperators = (filters) => get(at("operators"), filters);
 export const createOperator = (name, role) => request("POST", at("operators"), { name, role });
-export const rotateOperator = (name) => request("POST", at("operators", name, "rotate"));
+export const rotateOperator = (name, ttl) => request("POST", withQuery(at("operators", name, "rotate"), ttl === "never" ? { never: true } : { ttl }));
 export const revokeOperator = (name, force = false) => request("POST", at("operators", name, "revoke"), { force });

@@ -1,5 +1,6 @@
 // The operators of the service.
 
+import { EXPIRIES } from "./account.mjs";
 import { createOperator, listOperators, revokeOperator, rotateOperator } from "./api.mjs";
 import { ask, showSecret } from "./dialog.mjs";
 import { element } from "./element.mjs";
@@ -14,7 +15,7 @@ export async function operatorsPage({ isAdmin, again, operator: own }) {
   const columns = [
     ["Name", (operator) => link(`/console/audit?operator=${encodeURIComponent(operator.name)}`, operator.name)],
     ["Role", (operator) => word(operator.role, "ROLE")],
-    ["State", (operator) => (operator.revokeTime ? tag("revoked", "bad") : tag("active", "good"))],
+    ["State", stateTag],
     ["Token ends with", (operator) => operator.lastFour && element("code", {}, operator.lastFour)],
     ["Created", (operator) => moment(operator.createTime)],
     ["Last used", (operator) => moment(operator.lastUseTime)],
@@ -22,6 +23,11 @@ export async function operatorsPage({ isAdmin, again, operator: own }) {
   ];
   const make = element("button", { type: "button", class: "primary", onclick: () => create(again) }, "New operator");
   return [head("Operators", { actions: [isAdmin && make] }), element("section", { class: "panel", "aria-label": "Operators" }, await growingTable(columns, load, { nothing: "There are no operators." }))];
+}
+
+function stateTag({ revokeTime, expireTime }) {
+  if (revokeTime) return tag("revoked", "bad");
+  return new Date(expireTime) <= Date.now() ? tag("expired", "warn") : tag("active", "good");
 }
 
 function actions(operator, own, again) {
@@ -48,9 +54,10 @@ async function rotate({ name, revokeTime }, own, again) {
   const made = await ask({
     title: `New token for ${name}?`,
     text: revokeTime ? `${name} may then act again, under the same name.` : `The old token ends at once, and ${name} is signed out everywhere.`,
+    fields: [field("The new token expires", "ttl", { options: EXPIRIES, value: "never" })],
     confirm: "Create token",
     isDestructive: !revokeTime,
-    act: () => rotateOperator(name),
+    act: ({ ttl }) => rotateOperator(name, ttl),
   });
   if (!made) return;
   await showSecret({ title: "The operator's token", text: `Give it to ${name} now: it is never shown again.`, secret: made.token });

@@ -10,7 +10,7 @@ const OPENED = "petstore-console-session"; // when this browser opened its sessi
 const HEALTH_INTERVAL_MS = 5_000;
 
 const FAILURES = {
-  401: "This is not the token of an operator, or it was revoked. Ask another admin for a new one.",
+  401: "This is not the valid token of an operator: it may have expired, or been revoked or replaced. Ask another admin for a new one.",
   429: "There were too many failed attempts from your address. Wait a minute, and try again.",
 };
 
