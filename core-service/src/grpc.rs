@@ -7,7 +7,7 @@ use petstore_grpc_server::{
     Class::{Admin, Batch, Import, Internal, Read, Tool, Write},
     Limits, Method, Methods,
 };
-use petstore_proto::rpc::{BATCH_CREATE_PETS, RPCS, Rpc};
+use petstore_proto::rpc::{BATCH_CREATE_PETS, LIST_CHANGES, RPCS, Rpc};
 use tonic::{Request, Response};
 
 use crate::{Core, errors::PetStoreError};
@@ -50,7 +50,8 @@ const UNKNOWN: Method = Method { class: Tool, max_message: LIMITS.tool_message, 
 
 const fn of_clients(path: &'static str) -> Method {
     let timeout = Some(BOUNDS.call_timeout);
-    Method { path, callers: Clients, class: Internal, max_message: LIMITS.message, timeout }
+    let max_message = LIMITS.message;
+    Method { path, callers: Clients, class: Internal, max_message, timeout, is_polled: false }
 }
 
 /// Returns the rules for a method, which follow from its descriptor, except that one that takes many pets may
@@ -68,6 +69,7 @@ const fn rules(rpc: Rpc) -> Method {
         class,
         max_message: if is_bulk { LIMITS.bulk_message } else { LIMITS.message },
         timeout: if rpc.takes_stream { None } else { Some(BOUNDS.call_timeout) },
+        is_polled: rpc.number == LIST_CHANGES.number,
         ..of_clients(rpc.path)
     }
 }

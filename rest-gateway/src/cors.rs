@@ -7,6 +7,7 @@
 use std::str::FromStr;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header, request::Parts};
+use petstore_caller::headers::only_field;
 
 /// Origin whose pages may read answers, written as browsers send it: `https://shop.example` or
 /// `http://localhost:3000`; or `*` for any.
@@ -55,7 +56,7 @@ pub(crate) fn judge(origins: &[CorsOrigin], request: &Parts) -> Option<Grant> {
         return None;
     }
     let any = origins.iter().any(|known| known.0 == "*");
-    let origin = request.headers.get(header::ORIGIN);
+    let origin = only_field(&request.headers, header::ORIGIN).ok().flatten();
     let allow_origin = if any {
         origin.map(|_| HeaderValue::from_static("*"))
     } else {
@@ -115,6 +116,16 @@ mod tests {
         let mut headers = HeaderMap::new();
         judge(&origins, &request).unwrap().write(&mut headers);
         assert_eq!((headers.len(), &headers["vary"]), (1, &HeaderValue::from_static("origin")));
+    }
+
+    #[test]
+    fn a_request_with_two_origins_has_the_right_of_none() {
+        let origins = ["https://shop.example".parse().unwrap()];
+        let (mut request, ()) = http::Request::new(()).into_parts();
+        request.headers.insert(header::ORIGIN, HeaderValue::from_static("https://shop.example"));
+        assert!(judge(&origins, &request).unwrap().allow_origin.is_some());
+        request.headers.append(header::ORIGIN, HeaderValue::from_static("https://other.example"));
+        assert!(judge(&origins, &request).unwrap().allow_origin.is_none());
     }
 
     #[test]

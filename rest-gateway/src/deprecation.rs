@@ -39,10 +39,9 @@ impl Brownouts {
 
     /// Returns the brownouts of the account that have not ended: start and end of each.
     pub(crate) fn announced(&self, account_id: i64, now: UnixMillis) -> Vec<(UnixMillis, UnixMillis)> {
-        let moment = |millis: i64| UnixMillis(u64::try_from(millis).unwrap_or_default());
         let planned = self.0.read();
         let own = planned.iter().filter(|it| it.account_id == 0 || it.account_id == account_id);
-        let periods = own.map(|it| (moment(it.starts_at_ms), moment(it.ends_at_ms)));
+        let periods = own.map(|it| (UnixMillis::stored(it.starts_at_ms), UnixMillis::stored(it.ends_at_ms)));
         periods.filter(|(_, until)| now < *until).collect()
     }
 

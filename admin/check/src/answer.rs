@@ -61,11 +61,8 @@ pub(crate) struct ShownWindow {
 impl Answer {
     /// Returns the finding that this answer breaks a clause, with the fields that name who wrote it.
     pub(crate) fn broken(&self, what: impl Display) -> Finding {
-        let named = ["via", "server"].into_iter().flat_map(|name| {
-            let values = self.headers.get_all(name).into_iter();
-            values.map(move |value| format!("{name}: {}", String::from_utf8_lossy(value.as_bytes())))
-        });
-        let named: Vec<_> = named.collect();
+        let fields = |name| self.values(name).into_iter().map(move |value| format!("{name}: {value}"));
+        let named: Vec<_> = ["via", "server"].into_iter().flat_map(fields).collect();
         let culprit = if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) };
         Finding::Broken(format!("{} {what}{culprit}", self.shown))
     }

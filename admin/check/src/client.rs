@@ -190,23 +190,19 @@ impl Client {
             None => (Either::Left(Full::new(asked.body.clone())), REQUEST_TIMEOUT),
             Some(length) => {
                 request = request.header(header::CONTENT_LENGTH, length);
-                (Either::Right(withheld()), WITHHELD_TIMEOUT)
+                (Either::Right(StreamBody::new(pending())), WITHHELD_TIMEOUT)
             }
         };
-        let not_tried = |why: String| Finding::NotTried(why);
-        let request = request.body(body).map_err(|error| not_tried(error.to_string()))?;
-        let stream = self.open(route.unwrap_or(self.route)).await;
-        let stream = stream.map_err(|error| not_tried(format!("no connection: {}", reason(&error))))?;
+        let request = request.body(body).map_err(|error| Finding::NotTried(error.to_string()))?;
+        let no_stream = |error: io::Error| Finding::NotTried(format!("no connection: {}", reason(&error)));
+        let stream = self.open(route.unwrap_or(self.route)).await.map_err(no_stream)?;
         let exchange = self.exchange(request, stream);
         let shown = format!("{} {}{}", asked.method, shortened(&self.path(asked)), with_fields(asked));
+        let broken = |why: String| Err(Finding::Broken(format!("{shown} got no response{why}")));
         match timeout(deadline, exchange).await {
             Ok(Ok(answer)) => Ok(Answer { shown, ..answer }),
-            Ok(Err(error)) => {
-                Err(Finding::Broken(format!("{shown} got no response: {}", with_causes(&*error))))
-            }
-            Err(_) => {
-                Err(Finding::Broken(format!("{shown} got no response within {} s", deadline.as_secs())))
-            }
+            Ok(Err(error)) => broken(format!(": {}", with_causes(&*error))),
+            Err(_) => broken(format!(" within {} s", deadline.as_secs())),
         }
     }
 
@@ -235,11 +231,6 @@ impl Client {
 
 type BoxedError = Box<dyn Error + Send + Sync>;
 type SentBody = Either<Full<Bytes>, StreamBody<Pending<Result<Frame<Bytes>, Infallible>>>>;
-
-/// Returns a body that never arrives.
-fn withheld() -> StreamBody<Pending<Result<Frame<Bytes>, Infallible>>> {
-    StreamBody::new(pending())
-}
 
 /// Returns the beginning of a target that is too long to be shown.
 fn shortened(target: &str) -> String {

@@ -65,7 +65,8 @@ pub enum CheckError {
     Tls(#[source] rustls::Error),
     /// The account has too few requests left.
     #[error(
-        "{left} requests are left, and the check needs {}: wait for the next window, or use another key",
+        "{left} requests are left, and the check needs {}: wait for the next window, or use a key of another \
+         account",
         visit::NEEDED
     )]
     TooFewLeft {
@@ -188,19 +189,14 @@ impl CheckReport {
             escaped(&self.base_url)
         );
         for (clause, judged) in &self.clauses {
-            let element = match judged {
-                Ok(()) => "",
-                Err(Finding::Broken(_)) => "failure",
-                Err(Finding::NotTried(_)) => "skipped",
-            };
             let name = escaped(&format!("{} {}", clause.number, clause.sentence));
-            let _ = write!(xml, "  <testcase classname=\"contract\" name=\"{name}\"");
-            let _ = match element {
-                "" => writeln!(xml, "/>"),
-                element => {
-                    writeln!(xml, "><{element} message=\"{}\"/></testcase>", escaped(&reason(judged)))
-                }
+            let reason = escaped(&reason(judged));
+            let rest = match judged {
+                Ok(()) => "/>".to_owned(),
+                Err(Finding::Broken(_)) => format!("><failure message=\"{reason}\"/></testcase>"),
+                Err(Finding::NotTried(_)) => format!("><skipped message=\"{reason}\"/></testcase>"),
             };
+            let _ = writeln!(xml, "  <testcase classname=\"contract\" name=\"{name}\"{rest}");
         }
         xml + "</testsuite>\n"
     }

@@ -3,7 +3,7 @@
 pub(crate) mod export;
 pub(crate) mod import;
 
-use std::{io::Read, path::Path};
+use std::path::Path;
 
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use petstore_command_line::output;
@@ -88,11 +88,6 @@ impl Progress {
         Self { bar, began: Instant::now(), pets: 0 }
     }
 
-    /// Returns the input, whose bytes move the bar as they are read.
-    pub(crate) fn observe(&self, input: impl Read + Send + 'static) -> Box<dyn Read + Send> {
-        Box::new(self.bar.wrap_read(input))
-    }
-
     /// Adds pets to the count.
     pub(crate) fn advance(&mut self, pets: u64) {
         self.pets += pets;
@@ -103,11 +98,6 @@ impl Progress {
     /// Prints a line above the bar.
     pub(crate) fn note(&self, note: &str) {
         self.bar.suspend(|| output::note(note));
-    }
-
-    /// Removes the bar.
-    pub(crate) fn end(&self) {
-        self.bar.finish_and_clear();
     }
 
     /// Returns the rate in pets per second.
@@ -162,7 +152,7 @@ mod tests {
             let mut progress = Progress::new(bytes);
             progress.advance(1_200);
             progress.advance(34);
-            progress.end();
+            progress.bar.finish_and_clear();
             assert_eq!(progress.pets, 1_234);
             assert!(progress.summary("imported").starts_with("imported 1,234 pets in "));
         }

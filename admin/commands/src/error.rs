@@ -159,14 +159,18 @@ fn text_of_core(status: &Status) -> String {
 }
 
 /// Begin of the core's messages about a parameter, and the flag that sets it.
-const FLAGS: [(&str, &str); 7] = [
+const FLAGS: [(&str, &str); 11] = [
     ("allowedAddresses ", "--allowed-addresses "),
     ("by ", "--by "),
+    ("byKey ", "--by-key "),
     ("days ", "--days "),
     ("duration ", "--for "),
     ("interval ", "--by "),
     ("keyId is for ", "--key is for "),
+    ("keyId ", "the key's identifier "),
+    ("requestId ", "the request's identifier "),
     ("startTime ", "--from "),
+    ("ttl ", "--expires-in "),
 ];
 
 fn continuation(last_line: i64) -> String {

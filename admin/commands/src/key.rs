@@ -224,10 +224,8 @@ fn handover(settings: &AdminSettings, id: &str) -> Result<(), CommandError> {
 
 /// Returns an identifier that can be shown. Any other text may be a key that was mistaken for its identifier.
 fn shown(id: &str) -> Result<&str, InvalidSetting> {
-    let is_id = id.parse::<uuid::Uuid>().is_ok();
-    is_id
-        .then_some(id)
-        .ok_or_else(|| InvalidSetting::new("ID", "must be an identifier from `petstore key list`"))
+    let invalid = |_| InvalidSetting::new("ID", "must be an identifier from `petstore key list`");
+    id.parse::<uuid::Uuid>().map(|_| id).map_err(invalid)
 }
 
 #[derive(Debug, Subcommand)]

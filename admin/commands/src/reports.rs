@@ -39,13 +39,14 @@ pub struct UsageSettings {
     #[command(flatten)]
     whose: Whose,
 
-    /// Length of the periods: UTC days, or minutes, which are kept for 24 hours, of one account; UTC days or
-    /// months of all accounts
+    /// Length of the periods: with `--account`, day or minute (kept for 24 hours); with `--all`, day or
+    /// month. Days are UTC
     #[arg(long, default_value = "day", value_parser = PossibleValuesParser::new(["day", "minute", "month"]))]
     #[arg(value_name = "PERIOD")]
     by: String,
 
-    /// Time before now that is shown, as in 2h; 30 days by default, or 60 minutes, or each month
+    /// Time before now that is shown, as in 2h; by default 30 days, with `--by minute` 60 minutes, with
+    /// `--by month` the whole months of the last 89 days and the current one
     #[arg(long, value_parser = duration, value_name = "TIME")]
     last: Option<Duration>,
 
@@ -58,7 +59,7 @@ pub struct UsageSettings {
     #[arg(long, conflicts_with_all = ["all", "near_limit", "over_limit"])]
     by_key: bool,
 
-    /// Print CSV whatever `--output` says, as it is read: for any number of accounts
+    /// Print CSV, whatever `--output` says, page by page, so for any number of accounts; requires `--all`
     #[arg(long, conflicts_with_all = ["account", "near_limit", "over_limit"])]
     csv: bool,
 

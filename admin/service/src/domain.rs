@@ -19,7 +19,7 @@ use petstore_core::{
     violations::Violation,
 };
 use petstore_proto::admin::v1 as pb;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// Name of an operator: unique, also among revoked operators. The rules are those of [`AccountName`], and
 /// `local` is reserved.
@@ -182,13 +182,11 @@ pub(crate) struct ListAuditEvents {
 }
 
 /// Returns the object without the members that are null.
-fn object(members: Value) -> Value {
-    match members {
-        Value::Object(members) => {
-            Value::Object(members.into_iter().filter(|(_, value)| !value.is_null()).collect::<Map<_, _>>())
-        }
-        other => other,
+fn object(mut members: Value) -> Value {
+    if let Some(members) = members.as_object_mut() {
+        members.retain(|_, value| !value.is_null());
     }
+    members
 }
 
 fn moment(moment: Option<UnixMillis>) -> Option<String> {

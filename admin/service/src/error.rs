@@ -26,7 +26,7 @@ errors! {
         #[error("an operator token is required as bearer credential")]
         MissingOperatorToken => A::InvalidOperatorToken.code(),
         /// A call with an operator token that is unknown or revoked.
-        #[error("this token was revoked or is not an operator's token")]
+        #[error("this token is not valid: it is unknown, was revoked or replaced, or has expired")]
         InvalidOperatorToken => A::InvalidOperatorToken.code(),
         /// One more invalid credential from an address that has sent too many.
         #[error("too many attempts with invalid credentials; try again in {} s", retry_after.as_secs())]

@@ -78,12 +78,14 @@ pub(crate) fn api(state: Arc<AdminState>) -> Router {
         .route(composed::USAGE_CSV_PATH, get(composed::get_usage_csv))
         .route("/admin/v1/openapi.json", document)
         .fallback(async || AdminError::from(ApiError::RouteNotFound))
-        .method_not_allowed_fallback(async || {
-            let message = "this path does not support this method";
-            let refusal = error_response(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", message);
-            ([(header::CACHE_CONTROL, "no-store")], refusal)
-        })
+        .method_not_allowed_fallback(async || ([(header::CACHE_CONTROL, "no-store")], method_not_allowed()))
         .with_state(state)
+}
+
+/// Returns the refusal of a method that a path of the admin port does not support.
+pub fn method_not_allowed() -> Response {
+    let message = "this path does not support this method";
+    error_response(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", message)
 }
 
 /// Returns each method of the admin API with the request that query and body describe, or all faults.

@@ -28,7 +28,7 @@ use axum::{
     routing::{any, delete, get, post},
 };
 use cookie::{MAX_SESSIONS, SessionCookie};
-use petstore_caller::api_key::OperatorToken;
+use petstore_caller::{api_key::OperatorToken, headers::only_field};
 use petstore_gateway::{
     Gateway, docs, embedded, error_response, json_response,
     representation::{Representation, strict},
@@ -77,21 +77,15 @@ fn console(admin_api: Router) -> Router {
         .layer(middleware::from_fn(refuse_other_origins))
         .with_state(Console(admin_api))
         .merge(pages())
-        .method_not_allowed_fallback(async || {
-            let message = "this path does not support this method";
-            refuse(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", message)
-        })
+        .method_not_allowed_fallback(async || (PRIVATE, api::method_not_allowed()))
 }
 
 /// Handles `POST /console/session`: opens a session for the token and answers as `GetCurrentOperator` does.
 async fn sign_in(State(console): State<Console>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let Ok(body) = to_bytes(body, 1024).await else {
-        return refuse(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "BODY_TOO_LARGE",
-            "a sign-in request has at most 1 KiB",
-        );
+        let message = "a sign-in request has at most 1 KiB";
+        return refuse(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", message);
     };
     // Anything but one object with this text alone is answered as a text that is no token.
     let typed = strict_members(&body).unwrap_or_default();
@@ -271,7 +265,7 @@ fn without_body(head: &Parts, method: Method, path: &'static str) -> Request {
 async fn refuse_other_origins(request: Request, next: Next) -> Response {
     let headers = request.headers();
     // Browsers send this field only to addresses that they trust: HTTPS and the same machine.
-    let is_same_site = headers.get("sec-fetch-site").is_none_or(|site| site == "same-origin");
+    let is_same_site = headers.get_all("sec-fetch-site").iter().all(|site| site == "same-origin");
     // A page of another origin cannot set this field without a preflight (CORS), which is refused.
     let is_of_console = headers.contains_key("petstore-console");
     if is_of_console && is_same_site && is_own_origin(&request) {
@@ -291,7 +285,8 @@ pub async fn refuse_foreign_pages(request: Request, next: Next) -> Response {
 
 /// Returns `true` if the request names no origin, or the one that it is sent to.
 fn is_own_origin(request: &Request) -> bool {
-    let Some(origin) = request.headers().get(ORIGIN) else { return true };
+    let Ok(origin) = only_field(request.headers(), ORIGIN) else { return false };
+    let Some(origin) = origin else { return true };
     let Some((scheme, origin)) = origin.to_str().ok().and_then(|origin| origin.split_once("://")) else {
         return false;
     };

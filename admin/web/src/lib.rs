@@ -44,7 +44,7 @@ use serde_json::Value;
 pub use api::fuzz_requests;
 pub use api::{
     USAGE_CSV_HEAD, admin_reason, answer_operator, call_admin, check_operators_head, find_requests, findings,
-    record_log_level, usage_csv, with_whole_body,
+    method_not_allowed, record_log_level, usage_csv, with_whole_body,
 };
 pub use console::{HEALTH as CONSOLE_HEALTH, ProcessHealth, admin_router, refuse_foreign_pages};
 

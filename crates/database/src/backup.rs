@@ -67,10 +67,8 @@ pub async fn remove_log(file: &Path) -> Result<(), OpenError> {
     let connection = pool(basic(file)).await.map_err(failed)?;
     // Leaving WAL mode takes the lock that excludes all other connections.
     let pragma = Statement::from_string(DbBackend::Sqlite, "PRAGMA journal_mode = DELETE");
-    let mode = connection.query_one_raw(pragma).await.and_then(|row| match row {
-        Some(row) => row.try_get_by_index::<String>(0),
-        None => Ok(String::new()),
-    });
+    let mode = connection.query_one_raw(pragma).await;
+    let mode = mode.and_then(|row| row.map_or(Ok(String::new()), |row| row.try_get_by_index(0)));
     let _ = connection.close().await; // the reason is in `mode`
     if mode.map_err(failed)? == "delete" {
         return Ok(());

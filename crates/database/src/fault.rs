@@ -119,6 +119,7 @@ pub fn is_refusal(error: &DbErr) -> bool {
 
 /// Returns `true` if the database is unavailable, busy or full.
 pub fn is_outage(error: &DbErr) -> bool {
+    use sea_orm::sqlx::Error as E;
     if let DbErr::ConnectionAcquire(_) | DbErr::Conn(RuntimeErr::Internal(_)) = error {
         return true;
     }
@@ -130,17 +131,8 @@ pub fn is_outage(error: &DbErr) -> bool {
     if let Some(is_outage) = is_outage_of_sqlite(error).or_else(|| is_outage_of_postgres(error)) {
         return is_outage;
     }
-    match sqlx_error(error) {
-        Some(error) => matches!(
-            error,
-            sqlx::Error::Io(_)
-                | sqlx::Error::Tls(_)
-                | sqlx::Error::PoolTimedOut
-                | sqlx::Error::PoolClosed
-                | sqlx::Error::WorkerCrashed
-        ),
-        None => false,
-    }
+    let Some(error) = sqlx_error(error) else { return false };
+    matches!(error, E::Io(_) | E::Tls(_) | E::PoolTimedOut | E::PoolClosed | E::WorkerCrashed)
 }
 
 fn sqlx_error(error: &DbErr) -> Option<&sqlx::Error> {

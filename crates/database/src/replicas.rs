@@ -41,8 +41,6 @@ pub(super) struct Replicas {
 
 #[derive(Clone)]
 struct Replica {
-    /// URL without a password.
-    url: Arc<str>,
     address: Arc<PostgresAddress>,
     health: Arc<Health>,
     /// Connections for checks of the replica itself, and for calls that are repeated alone.
@@ -80,17 +78,13 @@ impl Database {
     pub fn with_replicas(mut self, url: &DatabaseUrl, replicas: &[DatabaseUrl]) -> Result<Self, OpenError> {
         let mut all = Vec::with_capacity(replicas.len());
         for replica in replicas {
-            let DatabaseUrl::Postgres(address) = replica else {
+            let (DatabaseUrl::Postgres(address), true) = (replica, replica.may_replicate(url)) else {
                 return Err(OpenError::NotReplicated);
             };
-            if !replica.may_replicate(url) {
-                return Err(OpenError::NotReplicated);
-            }
             let health = Arc::<Health>::default(); // damage of a replica is not damage of the store
             let mut connections = postgres::reader(address, &health);
             self.statements.observe(&mut connections);
             all.push(Replica {
-                url: replica.to_string().into(),
                 address: Arc::new((**address).clone()),
                 health,
                 connections,
@@ -233,7 +227,7 @@ impl Replica {
     fn set_fault(&self, why: Option<&str>) {
         let fault = why.map(|why| why.replace(char::is_numeric, ""));
         if std::mem::replace(&mut *self.fault.lock(), fault.clone()) != fault {
-            let replica = self.url.as_ref();
+            let replica = self.address.to_string();
             match why {
                 None => tracing::info!(replica, "reading from the replica"),
                 Some(why) => tracing::warn!(replica, "not reading from the replica: {why}"),

@@ -169,7 +169,7 @@ impl Calls {
         self.answered(method, context, failure);
         answered.map(Response::new).map_err(|error| {
             let id = context.id.as_ref().map(RequestId::as_str);
-            to_status(method.path, id, context.caller.as_deref(), &error)
+            to_status(method, id, context.caller.as_deref(), &error)
         })
     }
 

@@ -6,6 +6,8 @@ use petstore_telemetry::logs::with_causes;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
+use crate::methods::Method;
+
 /// Reason why a call was refused or failed. `Display` is safe to show to any caller; the cause is the
 /// `source`.
 pub trait MethodError: Error + Send + Sync + 'static {
@@ -48,15 +50,15 @@ pub enum CallFault {
     Panicked(#[source] Box<dyn Error + Send + Sync>),
 }
 
-/// Returns the status for a failure of the call `rpc`, which its caller may have named. If the cause concerns
-/// an operator, it is logged here, and only here, with the name in the caller's certificate.
+/// Returns the status for a failure of a call that its caller may have named. If the cause concerns an
+/// operator, it is logged here, and only here, with the name in the caller's certificate.
 pub(super) fn to_status(
-    rpc: &'static str,
+    method: &'static Method,
     call_id: Option<&str>,
     certificate: Option<&str>,
     error: &dyn MethodError,
 ) -> Status {
-    log(rpc, call_id, certificate, error);
+    log(method, call_id, certificate, error);
     without_log(call_id, error)
 }
 
@@ -72,11 +74,12 @@ pub(super) fn without_log(call_id: Option<&str>, error: &dyn MethodError) -> Sta
 
 /// Logs a failure. A fault of the service needs an operator, an outage may pass, and a refusal concerns only
 /// its caller.
-fn log(rpc: &'static str, call_id: Option<&str>, certificate: Option<&str>, error: &dyn MethodError) {
-    let (request_id, cause, code) = (call_id, error.source().map(with_causes), error.code());
+fn log(method: &Method, call_id: Option<&str>, certificate: Option<&str>, error: &dyn MethodError) {
+    let (rpc, request_id, code) = (method.path, call_id, error.code());
+    let cause = error.source().map(with_causes);
     match error.status() {
-        // Every gateway polls it all the time, and the health of the server tells an outage once.
-        Code::Unavailable | Code::DeadlineExceeded if rpc.ends_with("/ListChanges") => {
+        // The health of the server tells an outage once.
+        Code::Unavailable | Code::DeadlineExceeded if method.is_polled => {
             tracing::debug!(rpc, request_id, certificate, code, error = cause, "{rpc} failed: {error}");
         }
         Code::Internal => {

@@ -39,6 +39,7 @@
 //!     class: Class::Read,
 //!     max_message: 1024,
 //!     timeout: Some(std::time::Duration::from_secs(1)),
+//!     is_polled: false,
 //! };
 //!
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {

@@ -15,6 +15,8 @@ pub struct Method {
     pub max_message: usize,
     /// Time for a call. `None` for a stream of messages, which bounds its own steps.
     pub timeout: Option<Duration>,
+    /// Called all the time by each client. An outage is not logged for each of these calls.
+    pub is_polled: bool,
 }
 
 /// Access that a method requires.

@@ -141,7 +141,7 @@ impl Connections {
                 End::Overdue => return,
             }
             // Without hyper, which holds two buffers of 8 KiB for each connection.
-            if driver.rest(&mut stream).await.is_break() {
+            if !driver.rest(&mut stream).await {
                 break;
             }
         }

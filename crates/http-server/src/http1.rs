@@ -4,7 +4,6 @@ use std::{
     convert::Infallible,
     future::{Future, poll_fn},
     net::SocketAddr,
-    ops::ControlFlow,
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, ready},
@@ -133,23 +132,19 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Waits for the first bytes of the next request on a quiet connection. Returns `Break` if the connection
+    /// Waits for the first bytes of the next request on a quiet connection. Returns `false` if the connection
     /// should be closed instead.
-    pub(super) async fn rest<I: AsyncRead + Unpin>(&self, stream: &mut ObservedStream<I>) -> ControlFlow<()> {
+    pub(super) async fn rest<I: AsyncRead + Unpin>(&self, stream: &mut ObservedStream<I>) -> bool {
         let Self { server: Connections { limits, drain, .. }, seen, since, .. } = self;
         let timeout = if seen.requests == 0 { limits.header_read_timeout } else { limits.idle };
         tokio::select! {
             biased;
-            more = stream.has_more() => match more {
-                Ok(true) => ControlFlow::Continue(()),
-                Ok(false) => ControlFlow::Break(()),
-                Err(error) => {
-                    tracing::debug!(peer = %self.peer, %error, "a connection ended early");
-                    ControlFlow::Break(())
-                }
-            },
-            () = sleep_until(*since + timeout) => ControlFlow::Break(()),
-            () = idle_connections_expired(drain.clone(), *since, limits.idle_grace) => ControlFlow::Break(()),
+            more = stream.has_more() => more.unwrap_or_else(|error| {
+                tracing::debug!(peer = %self.peer, %error, "a connection ended early");
+                false
+            }),
+            () = sleep_until(*since + timeout) => false,
+            () = idle_connections_expired(drain.clone(), *since, limits.idle_grace) => false,
         }
     }
 }

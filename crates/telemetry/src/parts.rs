@@ -162,7 +162,7 @@ causes! {
     /// Callers with credentials hold all connections of the port, and another waits.
     GrpcFull: "grpc" DEGRADED "full",
         "All connections of the gRPC port are in use, and another waits: a gateway that has none answers \
-         503. Raise the limit of open files, or end callers that are not needed.";
+         503. Add a core, or end callers that are not needed; below 8,192 open files, raise their limit.";
 }
 
 #[cfg(test)]

@@ -1,12 +1,8 @@
 //! Lines that a server prints to stdout once it listens. Scripts read them.
 
-use std::{
-    fmt::Write as _,
-    io::{self, Write as _},
-    net::SocketAddr,
-    path::PathBuf,
-};
+use std::{fmt::Write as _, net::SocketAddr, path::PathBuf};
 
+use petstore_command_line::output::{self, PrintError};
 use petstore_settings::GrpcAddr;
 
 /// Addresses of the ports of a process, with the real port if 0 was asked for, and files that its start has
@@ -44,11 +40,8 @@ impl Addresses {
 
     /// Prints everything in one write, so that a reader never sees a part of it.
     pub(crate) fn print(&self) {
-        let mut stdout = io::stdout().lock();
         let build = if cfg!(debug_assertions) { BUILD_TO_TRY } else { "" };
-        if let Err(error) =
-            stdout.write_all(format!("{build}{}", self.text()).as_bytes()).and_then(|()| stdout.flush())
-        {
+        if let Err(PrintError(error)) = output::print(&format!("{build}{}", self.text())) {
             tracing::warn!(%error, "could not print the addresses to stdout");
         }
     }

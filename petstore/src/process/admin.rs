@@ -20,9 +20,10 @@ use axum::{
     routing::{any, get},
 };
 use petstore_admin_web::{
-    CONSOLE_HEALTH, ProcessHealth, admin_router, answer_operator, check_operators_head, record_log_level,
-    refuse_foreign_pages, with_whole_body,
+    CONSOLE_HEALTH, ProcessHealth, admin_router, answer_operator, check_operators_head, method_not_allowed,
+    record_log_level, refuse_foreign_pages, with_whole_body,
 };
+use petstore_caller::headers::only_field;
 use petstore_gateway::{Gateway, error_response};
 use petstore_settings::host_name;
 use petstore_telemetry::{
@@ -92,7 +93,7 @@ pub(crate) fn router(health: Health, metrics: Exposition, names: Vec<String>, at
     }
     let restricted = restricted
         .fallback(not_found)
-        .method_not_allowed_fallback(method_not_allowed)
+        .method_not_allowed_fallback(async || method_not_allowed())
         .layer(middleware::from_fn_with_state(Arc::new(Semaphore::new(at_once)), bounded))
         .layer(middleware::from_fn(refuse_foreign_pages))
         .layer(middleware::from_fn_with_state(names.into(), check_host))
@@ -101,7 +102,7 @@ pub(crate) fn router(health: Health, metrics: Exposition, names: Vec<String>, at
     Router::new()
         .route("/livez", get(async || "ok"))
         .route("/readyz", get(readyz))
-        .method_not_allowed_fallback(method_not_allowed)
+        .method_not_allowed_fallback(async || method_not_allowed())
         .layer(middleware::from_fn(check_operators_head))
         .merge(restricted)
         .with_state(health)
@@ -138,13 +139,11 @@ async fn bounded(State(slots): State<Arc<Semaphore>>, request: Request, next: Ne
 /// HTTP/2 has the name in the target, from which it is copied into Host: the console names its cookies by
 /// that.
 async fn check_host(State(known): State<Arc<[String]>>, mut request: Request, next: Next) -> Response {
-    let mut hosts = request.headers().get_all(HOST).into_iter();
     // A target in absolute form comes before Host (RFC 9112 §3.2.2). Browsers always send one of the two.
-    let host = match (request.uri().authority(), hosts.next(), hosts.next()) {
-        (Some(authority), _, _) => Some(authority.as_str()),
-        (None, None, _) => None,
-        (None, Some(host), None) => Some(host.to_str().unwrap_or_default()),
-        (None, Some(_), Some(_)) => Some(""),
+    let host = match (request.uri().authority(), only_field(request.headers(), HOST)) {
+        (Some(authority), _) => Some(authority.as_str()),
+        (None, Ok(host)) => host.map(|host| host.to_str().unwrap_or_default()),
+        (None, Err(_)) => Some(""),
     };
     if host.is_none_or(|host| is_safe(host, &known)) {
         if let Some(authority) = request.uri().authority()
@@ -236,11 +235,6 @@ async fn set_log_level(
         write();
     }
     StatusCode::NO_CONTENT.into_response()
-}
-
-async fn method_not_allowed() -> Response {
-    let message = "this path does not support this method";
-    error_response(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", message)
 }
 
 async fn not_found() -> Response {

@@ -113,16 +113,12 @@ impl FirstSecret {
 
     /// Returns `true` if the store has the secret of this draft.
     async fn is_known(&self, store: &Store, draft: &str) -> Result<bool, AdminError> {
-        match self {
-            Self::ApiKey(_) => match ApiKey::parse(draft.trim_end()) {
-                Some(key) => Ok(!store.accounts.find_keys(&[key.digest()]).await?.is_empty()),
-                None => Ok(false),
-            },
-            Self::OperatorToken(_) => match OperatorToken::parse(draft.trim_end()) {
-                Some(token) => AdminStore::new(store).has_token(&token).await,
-                None => Ok(false),
-            },
-        }
+        let draft = draft.trim_end();
+        Ok(match (self, ApiKey::parse(draft), OperatorToken::parse(draft)) {
+            (Self::ApiKey(_), Some(key), _) => !store.accounts.find_keys(&[key.digest()]).await?.is_empty(),
+            (Self::OperatorToken(_), _, Some(token)) => AdminStore::new(store).has_token(&token).await?,
+            _ => false,
+        })
     }
 
     /// Adds the secret to the store. Returns `false` if another process was faster.

@@ -72,7 +72,7 @@ async fn export(settings: &ExportSettings, format: Format) -> Result<(), Command
         ended = export_all(settings, format, &mut progress) => ended,
         signal = signals.received() => Err(CommandError::Failed(format!("ended by {signal}"))),
     };
-    progress.end();
+    progress.bar.finish_and_clear();
     ended?;
     if !is_standard(&settings.file) {
         progress.note(&progress.summary("exported"));

@@ -130,7 +130,7 @@ async fn import(settings: &ImportSettings, format: Format) -> Result<(), Command
         ended = import.deliver(input, format) => ended,
         signal = signals.received() => Err(CommandError::Failed(format!("ended by {signal}"))),
     };
-    import.progress.end();
+    import.progress.bar.finish_and_clear();
     core.close().await;
     ended.map_err(|cause| import.incomplete(cause))?;
     import.report(settings.output)
@@ -162,7 +162,7 @@ impl Import {
         self.send(&[position], Duration::ZERO).await?;
         let begun = self.last_line;
         self.begun = begun;
-        input.bytes = self.progress.observe(input.bytes);
+        input.bytes = Box::new(self.progress.bar.wrap_read(input.bytes)); // its bytes move the bar
         let (chunks, mut read) = mpsc::channel(SEGMENT);
         let strict = self.strict;
         // The thread is not joined, because its wait for standard input cannot be interrupted.

@@ -140,10 +140,9 @@ impl Administration {
                     let Operator { name: operator, role, .. } = operator;
                     return Err(AdminError::OperatorNotPermitted { operator, role });
                 }
-                let token = origin.token.clone().filter(|_| !origin.is_local);
                 let actor = Actor {
                     operator: operator.name.clone(),
-                    token,
+                    token: origin.token.clone().filter(|_| !origin.is_local),
                     client_address: origin.address,
                     certificate: origin.certificate.clone(),
                 };
@@ -169,7 +168,7 @@ impl Administration {
                 if let Some(operator) = store.authenticate_operator(token, now).await? {
                     return Ok(operator);
                 }
-                self.guesses.forget(digest);
+                self.guesses.valid.write().remove(&digest); // it is no longer valid
             }
         }
         let error = self.guesses.count_failure(origin.address).await;
@@ -224,11 +223,6 @@ impl Guesses {
     /// Returns `true` if the credential was valid recently, so that it is looked up without a fresh list.
     fn knows(&self, digest: KeyDigest) -> bool {
         self.valid.read().contains(&digest)
-    }
-
-    /// Removes a credential that is no longer valid.
-    fn forget(&self, digest: KeyDigest) {
-        self.valid.write().remove(&digest);
     }
 
     /// Returns `true` if the credential is in a list read after this call began.
@@ -346,7 +340,7 @@ mod tests {
         let most = begin.elapsed().as_millis() / LIST_INTERVAL.as_millis() + 1;
         assert!(u128::from(lists.load(Ordering::Relaxed)) <= most, "{lists:?}");
         assert!(guesses.knows(right));
-        guesses.forget(right);
+        guesses.valid.write().remove(&right);
         assert!(!guesses.knows(right));
     }
 

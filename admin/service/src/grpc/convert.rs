@@ -108,9 +108,8 @@ pub(super) fn plan_name(number: i32) -> Result<Option<&'static str>, Violation> 
 /// Parses a plan with its limits. Limits are refused for plans other than enterprise, whose limits are fixed.
 pub(super) fn plan(number: i32, limits: Option<pb::Limits>) -> Result<Plan, Violations> {
     let name = plan_name(number)?.ok_or(Violation::new("plan", "is required"))?;
-    let (per_minute, per_day) =
-        limits.map(quota).map(|Quota { per_minute, per_day }| (per_minute, per_day)).unzip();
-    Plan::parse(name, per_minute, per_day)
+    let limits = limits.map(quota);
+    Plan::parse(name, limits.map(|it| it.per_minute), limits.map(|it| it.per_day))
 }
 
 /// Returns limits, which may be invalid: a negative number is 0, which is refused as well.

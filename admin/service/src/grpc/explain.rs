@@ -84,9 +84,9 @@ pub(super) async fn explain_refusal(
 
 /// Note about requests of which no refusal is stored.
 const NOT_STORED: &str = "No such refusal is stored. Gateways report a sample of their refusals every 5 \
-    seconds, and it is kept for 24 hours, so requests may have been refused all the same. Responses 400, \
-    404, 405, 413, 415 and 5xx are only in the log: search that of the gateways for the request_id, \
-    account_id or key_id.";
+    seconds, and it is kept for 24 hours, so requests may have been refused all the same. Failures other \
+    than 401, 403 and 429 are only in the log: search that of the gateways for the request_id, account_id \
+    or key_id.";
 
 /// Returns the account and the key of a refused request, if they are known.
 async fn account_and_key(

@@ -129,9 +129,7 @@ pub(super) async fn rotate(call: Call, request: RotateKeyRequest) -> Result<Rota
         Some(NewExpiration::ExpireTime(at)) => NewExpiry::At(convert::moment("expireTime", at)?),
         Some(NewExpiration::Ttl(ttl)) => NewExpiry::At(operators::expiry(&call, ttl)?),
         Some(NewExpiration::Never(true)) => NewExpiry::Never,
-        Some(NewExpiration::Never(false)) => {
-            return Err(convert::refuse("never", "must be true"));
-        }
+        Some(NewExpiration::Never(false)) => return Err(convert::refuse("never", "must be true")),
     };
     let rotated = call.change(move |change| {
         Box::pin(async move {
@@ -263,7 +261,7 @@ pub(super) async fn get_key_handover(
     } else if new_state != KeyState::Active {
         (HandoverState::NotYetSafe, format!("not yet safe to revoke, the new key is {new_state}"))
     } else if new_last.is_none() {
-        (HandoverState::NotYetSafe, "not yet safe to revoke, no client has the new key".to_owned())
+        (HandoverState::NotYetSafe, "not yet safe to revoke, no request has used the new key".to_owned())
     } else if let Some(at) = silent_at {
         (HandoverState::NotYetSafe, format!("not yet safe to revoke, safe if it stays unused until {at}"))
     } else {

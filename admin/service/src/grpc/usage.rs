@@ -167,12 +167,9 @@ pub(super) async fn list_account_usage(
     let used =
         if over_limit { Some(UsedShare::OverLimit) } else { near_limit.then_some(UsedShare::NearLimit) };
     let of = DaysOf { days: days.clone(), after, used };
-    let rows = size.get() as u64 + 1;
-    let rows = if is_by_month {
-        by_month(call.accounts().usage_by_account(of, rows * MONTH_DAYS).await?)
-    } else {
-        call.accounts().usage_by_account(of, rows).await?
-    };
+    let limit = (size.get() as u64 + 1) * if is_by_month { MONTH_DAYS } else { 1 };
+    let rows = call.accounts().usage_by_account(of, limit).await?;
+    let rows = if is_by_month { by_month(rows) } else { rows };
     let token =
         |last: &AccountDay| format!("{}.{}.{}.{}", days.start.0, days.end.0, last.account_id.0, last.day.0);
     let (rows, next_page_token) = convert::cut(rows, size, &tokens, token);
@@ -222,15 +219,13 @@ fn range(now: UnixMillis, request: &ListAccountUsageRequest, is_by_month: bool) 
 
 /// Returns the sums of each account's days by month. Their day is the last of the month, so that the next
 /// page does not return a month again whose later days were counted meanwhile.
-fn by_month(mut days: Vec<AccountDay>) -> Vec<AccountDay> {
+fn by_month(days: Vec<AccountDay>) -> Vec<AccountDay> {
     let mut months: Vec<AccountDay> = Vec::new();
-    for AccountDay { day, .. } in &mut days {
-        *day = day.last_of_month();
-    }
-    for day in days {
-        match months.last_mut().filter(|sum| (sum.account_id, sum.day) == (day.account_id, day.day)) {
-            Some(sum) => sum.counts.add(day.counts),
-            None => months.push(day),
+    for row in days {
+        let month = AccountDay { day: row.day.last_of_month(), ..row };
+        match months.last_mut().filter(|sum| (sum.account_id, sum.day) == (month.account_id, month.day)) {
+            Some(sum) => sum.counts.add(month.counts),
+            None => months.push(month),
         }
     }
     months

@@ -288,8 +288,6 @@ async fn insert(
         digest: Set(token.digest().0.to_vec()),
         last_four: Set(token.last_four().to_owned()),
         created_at: Set(change.now.as_i64()),
-        revoked_at: Set(None),
-        last_used_at: Set(None),
         expires_at: Set(expires_at.map(UnixMillis::as_i64)),
         ..Default::default()
     };

@@ -10,7 +10,7 @@ use sea_orm::{
     ActiveValue::Set, ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
     QueryTrait, sea_query::Expr,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     ActorChange, AdminStore,
@@ -59,8 +59,10 @@ impl AdminStore {
                     };
                     operator_session::Entity::insert(session).exec_without_returning(transaction).await?;
                     remove_old(transaction, operator_id, of_session, now).await?;
-                    let after = Some(json!({ "expireTime": expires_at.to_string() }));
-                    record(transaction, &actor, "CreateSession", after, now).await?;
+                    let after = json!({ "expireTime": expires_at.to_string() });
+                    let subject = Subject::Operator(actor.operator.clone());
+                    let change = ActorChange { session: transaction, actor, now };
+                    change.record_event("CreateSession", subject, [None, Some(after)]).await?;
                     Ok::<_, AdminError>(())
                 })
             })
@@ -162,7 +164,9 @@ impl AdminStore {
                     if end.exec(transaction).await?.rows_affected == 0 {
                         return Ok(());
                     }
-                    Ok(record(transaction, &actor, "EndSession", None, now).await?)
+                    let subject = Subject::Operator(actor.operator.clone());
+                    let change = ActorChange { session: transaction, actor, now };
+                    Ok(change.record_event("EndSession", subject, [None, None]).await?)
                 })
             })
             .await
@@ -177,19 +181,6 @@ pub(super) fn has_session(digest: KeyDigest, now: UnixMillis) -> Condition {
         .filter(is_session(digest))
         .filter(Column::ExpiresAt.gt(now.as_i64()));
     Condition::all().add(operator::Column::Id.in_subquery(session.into_query()))
-}
-
-/// Records that a session began or ended.
-async fn record(
-    transaction: &Session,
-    actor: &Actor,
-    action: &'static str,
-    after: Option<Value>,
-    now: UnixMillis,
-) -> Result<(), DbErr> {
-    let subject = Subject::Operator(actor.operator.clone());
-    let change = ActorChange { session: transaction, actor: actor.clone(), now };
-    change.record_event(action, subject, [None, after]).await
 }
 
 fn is_session(digest: KeyDigest) -> Expr {

@@ -147,7 +147,7 @@ where
     let mut client = Grpc::new(core);
     let answer = async {
         client.ready().await.map_err(|error| Status::from_error(error.into()))?;
-        client.unary(request, method.grpc_path(), DynamicCodec(method.output())).await
+        client.unary(request, method.grpc_path(), DynamicCodec(method.descriptor().output())).await
     };
     let elapsed = |_| Status::deadline_exceeded("the core did not answer in time");
     timeout(deadline, answer).await.map_err(elapsed)?

@@ -42,41 +42,33 @@ pub(super) async fn get_limits(
         let credentials = state.authenticate(request.headers(), request.extensions())?;
         let path = in_path(path_params)?;
         let account = path.iter().find(|(name, _)| *name == "account").map(|(_, value)| value);
+        let account = account.unwrap_or_default();
         let query = request.uri().query().unwrap_or_default().to_owned();
         // The parameter is the field of the method that finds the key.
         let binding = Binding::get(LIMITS_PATH);
         let body = body_of(request, &binding).await?;
-        let key = binding.message(&method("GetKey")?, &[], &query, &body)?;
-        limit_status(&state, account.unwrap_or_default(), key, &credentials, &mut record).await
+        let (get_account, get_key) = (method("GetAccount")?, method("GetKey")?);
+        let find_key = binding.message(&get_key, &[], &query, &body)?;
+        let mut find_account = get_account.request();
+        find_account.set_field_by_name("account", Value::String(account.to_owned()));
+        // The core decides whether the operator may see the account and the key.
+        let found = state.call(&get_account, &find_account, &credentials, &mut record).await?;
+        let found = get_account.body(&found);
+        let mut key = Json::Null;
+        if find_key.has_field_by_name("key_id") {
+            key = get_key.body(&state.call(&get_key, &find_key, &credentials, &mut record).await?);
+            if key["accountId"] != found["id"] {
+                let id = key["id"].as_str().unwrap_or_default();
+                let message = format!("account {account} has no key {id}");
+                let reason = AdminErrorReason::KeyNotFound;
+                return Err(AdminError::Refused { reason, message, retry_after: None });
+            }
+        }
+        Ok(Json::Object(limits_of(&state, &found, &key).await?).to_string())
     };
     let answered = answered.await;
     record.method = Some("GetLimitStatus".to_owned());
     finished(StatusCode::OK, answered, record)
-}
-
-/// Returns the body of the answer. The core decides whether the operator may see the account and the key.
-async fn limit_status(
-    state: &AdminState,
-    account: &str,
-    find_key: DynamicMessage,
-    credentials: &HeaderMap,
-    record: &mut CallRecord,
-) -> Result<String, AdminError> {
-    let get_account = method("GetAccount")?;
-    let mut find_account = get_account.request();
-    find_account.set_field_by_name("account", Value::String(account.to_owned()));
-    let found = get_account.body(&state.call(&get_account, &find_account, credentials, record).await?);
-    let mut key = Json::Null;
-    if find_key.has_field_by_name("key_id") {
-        let get_key = method("GetKey")?;
-        key = get_key.body(&state.call(&get_key, &find_key, credentials, record).await?);
-        if key["accountId"] != found["id"] {
-            let message = format!("account {account} has no key {}", key["id"].as_str().unwrap_or_default());
-            let reason = AdminErrorReason::KeyNotFound;
-            return Err(AdminError::Refused { reason, message, retry_after: None });
-        }
-    }
-    Ok(Json::Object(limits_of(state, &found, &key).await?).to_string())
 }
 
 /// Returns the state of a key, or the windows of its account if the key is null.
@@ -118,10 +110,13 @@ pub(super) async fn find_keys(State(state): State<Arc<AdminState>>, request: Req
         let credentials = state.authenticate(request.headers(), request.extensions())?;
         let has_query = request.uri().query().is_some_and(|query| !query.is_empty());
         let members = json::members(&request_body::read_json(request).await?)?;
-        let [(name, Json::String(text))] = members.as_slice() else { return Err(no_text()) };
-        if name != "text" || has_query {
-            return Err(no_text());
-        }
+        let text = match &members[..] {
+            [(name, Json::String(text))] if name == "text" && !has_query => text,
+            _ => {
+                let rule = "the body must have one field, text, a string, and the path no parameters";
+                return Err(AdminError::from(ApiError::InvalidParameter(rule.to_owned().into())));
+            }
+        };
         let method = method("FindKeys")?;
         let keys = ApiKey::all_in(text.as_bytes());
         let mut answers = Vec::new();
@@ -133,13 +128,6 @@ pub(super) async fn find_keys(State(state): State<Arc<AdminState>>, request: Req
         Ok(findings(&keys, &answers).to_string())
     };
     finished(StatusCode::OK, answered.await, record)
-}
-
-fn no_text() -> AdminError {
-    ApiError::InvalidParameter(
-        "the body must have one field, text, a string, and the path no parameters".to_owned().into(),
-    )
-    .into()
 }
 
 /// Returns the requests of `FindKeys` for these keys. There is always one, so that the core judges the

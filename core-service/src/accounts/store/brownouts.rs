@@ -112,7 +112,7 @@ pub async fn plan(
     let ended = brownout::Column::EndsAt.lte(now.as_i64());
     brownout::Entity::delete_many().filter(ended).exec(transaction).await?;
     if planned(now).all(transaction).await?.len() >= MAX_PLANNED {
-        return Err(refuse("startTime", "is one too many: at most 32 brownouts may be planned; cancel one"));
+        return Err(refuse("brownouts", "would be more than 32, in force or planned: cancel one"));
     }
     let row = brownout::ActiveModel {
         account_id: Set(account.as_ref().map(|(id, _)| id.0)),

@@ -169,12 +169,11 @@ pub async fn insert(
         last_four: Set(key.last_four().to_owned()),
         created_at: Set(now.as_i64()),
         expires_at: Set(expires_at.map(UnixMillis::as_i64)),
-        revoked_at: Set(None),
-        last_used_at: Set(None),
         label: Set(label.map(|label| label.as_str().to_owned())),
         access: Set(access),
         allowed_addresses: Set(allowed_addresses),
         replaces: Set(replaces.map(|id| id.to_string())),
+        ..Default::default()
     };
     record(api_key::Entity::insert(row).exec_with_returning(transaction).await?, account)
 }

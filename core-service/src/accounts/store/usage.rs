@@ -80,14 +80,8 @@ impl Accounts {
                         overgranted = add_requests(transaction, requests).await?;
                         add_refusals(transaction, refusal_counts).await?;
                         refusals::add(transaction, refusals).await?;
-                        let silent_since = now.minus(KEPT.reports).as_i64();
-                        delete_before(
-                            transaction,
-                            usage_reporter::Entity,
-                            ReporterColumn::ReportedAt,
-                            silent_since,
-                        )
-                        .await?;
+                        let (at, since) = (ReporterColumn::ReportedAt, now.minus(KEPT.reports).as_i64());
+                        delete_before(transaction, usage_reporter::Entity, at, since).await?;
                         let first_kept = Day::containing(now).minus(KEPT.usage_days - 1);
                         forget(transaction, usage_day::Entity, DayColumn::Day, first_kept.0).await?;
                     }
@@ -106,16 +100,15 @@ impl Accounts {
     ///
     /// If the database fails.
     pub async fn forget_old_minutes(&self, now: UnixMillis) -> Result<u64, PetStoreError> {
-        let first_kept = Minute::containing(now).minus(KEPT.usage_minutes);
+        let first = Minute::containing(now).minus(KEPT.usage_minutes).0;
         self.database
             .transaction_beside_others(move |transaction| {
                 Box::pin(async move {
                     let refusals =
-                        delete_before(transaction, refusal_count::Entity, CountColumn::Minute, first_kept.0)
-                            .await?;
-                    Ok(refusals
-                        + forget(transaction, usage_minute::Entity, MinuteColumn::Minute, first_kept.0)
-                            .await?)
+                        delete_before(transaction, refusal_count::Entity, CountColumn::Minute, first).await?;
+                    let usage =
+                        forget(transaction, usage_minute::Entity, MinuteColumn::Minute, first).await?;
+                    Ok(refusals + usage)
                 })
             })
             .await

@@ -31,6 +31,7 @@ const READ: Method = Method {
     class: Class::Read,
     max_message: 1_024,
     timeout: Some(Duration::from_secs(5)),
+    is_polled: false,
 };
 
 static METHODS: Methods = Methods { rows: &[READ], rest: &READ };

@@ -128,7 +128,7 @@ impl Fields<'_> {
     /// nor in JSON end its string.
     fn push_escaped(&mut self, value: fmt::Arguments<'_>) {
         // Writing to a `String` fails only if the value's own `Debug` does; the rest of the line is kept.
-        let _ = Escaped { form: self.form, line: self.line }.write_fmt(value);
+        let _ = self.write_fmt(value);
     }
 }
 
@@ -182,12 +182,7 @@ fn is_plain(text: &str) -> bool {
 }
 
 /// Appends text with its control characters escaped, and in JSON quotes and backslashes, too.
-struct Escaped<'a> {
-    form: LogFormat,
-    line: &'a mut String,
-}
-
-impl Write for Escaped<'_> {
+impl Write for Fields<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         if is_plain(text) {
             self.line.push_str(text);

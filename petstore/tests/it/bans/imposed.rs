@@ -19,9 +19,7 @@ async fn a_client_that_ignores_429_is_banned_for_five_minutes() {
     banned.assert_error(429, "API_KEY_BANNED");
     assert_eq!(banned.rate(), Rate { limit: 60, remaining: 0, reset: shop.unix_secs() + 300 }, "{banned:?}");
     assert_eq!(banned.retry_after(), 300, "{banned:?}");
-    for part in ["60", "2026-11-20T10:05:01Z"] {
-        assert!(banned.message().contains(part), "{part}: {banned:?}");
-    }
+    assert!(banned.message().contains("2026-11-20T10:05:01Z"), "{banned:?}");
 
     shop.advance(Duration::from_millis(299_999));
     client.sends(5, "/v1/pets").await.last().unwrap().assert_error(429, "API_KEY_BANNED"); // no extension

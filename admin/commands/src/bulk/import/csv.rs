@@ -164,27 +164,19 @@ impl Table {
             quotes.read(line, number);
             for mut input in [line, b"\n"] {
                 while !input.is_empty() {
-                    let (Some(cells), Some(ends)) =
-                        (self.cells.get_mut(written..), self.ends.get_mut(count..))
-                    else {
-                        return Ok(Some((begin, Err(quotes.unclosed(begin, number)))));
-                    };
+                    let (cells, ends) = (&mut self.cells[written..], &mut self.ends[count..]);
                     let (result, read, wrote, ended) = self.reader.read_record(input, cells, ends);
                     (written, count) = (written + wrote, count + ended);
                     input = input.get(read..).unwrap_or_default();
                     let row = match result {
                         ReadRecordResult::InputEmpty => continue,
-                        ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull => {
-                            Err(quotes.unclosed(begin, number))
-                        }
-                        ReadRecordResult::Record if quotes.has_swallowed_rows => {
-                            Err(quotes.unclosed(begin, number))
-                        }
-                        ReadRecordResult::Record if !input.trim_ascii().is_empty() => {
-                            Err(malformed("the line must end with LF or CRLF, not with CR alone"))
-                        }
-                        ReadRecordResult::Record => Ok(count),
                         ReadRecordResult::End => return Ok(None), // only at the end of the input
+                        ReadRecordResult::Record if !quotes.has_swallowed_rows => {
+                            let is_whole = input.trim_ascii().is_empty();
+                            let fault = "the line must end with LF or CRLF, not with CR alone";
+                            is_whole.then_some(count).ok_or_else(|| malformed(fault))
+                        }
+                        _ => Err(quotes.unclosed(begin, number)),
                     };
                     return Ok(Some((begin, row)));
                 }

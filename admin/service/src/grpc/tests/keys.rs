@@ -338,7 +338,7 @@ async fn a_rotation_is_seen_through_until_the_old_key_is_silent_for_a_day() {
             (
                 pb::HandoverState::NotYetSafe,
                 "new key last used: never, old key last used: 2027-01-15T09:00:00Z (1 of 1 requests in the \
-                 last hour): not yet safe to revoke, no client has the new key"
+                 last hour): not yet safe to revoke, no request has used the new key"
                     .to_owned()
             )
         );

@@ -129,8 +129,8 @@ async fn a_refused_request_is_explained_by_limit_window_and_remedy() {
         last_refusal_time: window(2),
         sentence: "Account acme: used up its 60 requests a minute.".to_owned(),
         remedy:
-            "A larger plan takes effect at once. Otherwise have its users spread their requests, and wait \
-                 for Retry-After after a 429."
+            "A larger plan takes effect within 5 seconds. Otherwise have its users spread their requests, \
+             and wait for Retry-After after a 429."
                 .to_owned(),
         first_refusal_time: window(2),
         lift_time: None,
