@@ -77,7 +77,7 @@ test("a viewer sees no buttons that change things, and the server refuses them t
   await page.getByLabel("Operator token").waitFor();
   await page.getByLabel("Operator token").fill(token);
   await page.getByRole("button", { name: "Sign in" }).click();
-  await page.getByText("This is not the token of an operator").waitFor();
+  await page.getByText("This is not the valid token of an operator").waitFor();
 });
 
 test("names, labels and reasons are text, whatever they hold", async (t) => {
