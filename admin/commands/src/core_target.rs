@@ -132,8 +132,9 @@ impl<C: RemoteCore> FromArgMatches for CoreTarget<C> {
         let explicit = |source: &ValueSource| *source != ValueSource::DefaultValue;
         let by_flag = matches.value_source("core_url").filter(|source| *source == ValueSource::CommandLine);
         let remote = by_flag.max(matches.value_source(C::SELECTED_BY).filter(explicit));
-        let store = ["database_url", "database_url_file"].map(|id| matches.value_source(id));
-        let store = store.into_iter().max().flatten().filter(explicit);
+        let of_store = |id| (matches.value_source(id).filter(explicit), id);
+        let (store, store_flag) =
+            ["database_url", "database_url_file"].map(of_store).into_iter().max().unwrap_or_default();
         if remote > store {
             C::from_arg_matches(matches).map(|settings| Self::Remote(Box::new(settings)))
         } else if remote < store || remote.is_none() {
@@ -145,8 +146,9 @@ impl<C: RemoteCore> FromArgMatches for CoreTarget<C> {
             }
             DatabaseSettings::from_arg_matches(matches).map(|settings| Self::Store(Box::new(settings)))
         } else {
-            let selected = if by_flag.is_some() { "core_url" } else { C::SELECTED_BY }.replace('_', "-");
-            let conflict = format!("--{selected} and --database-url cannot be used together\n");
+            let selected = if by_flag.is_some() { "core_url" } else { C::SELECTED_BY };
+            let [one, other] = [selected, store_flag].map(|flag| flag.replace('_', "-"));
+            let conflict = format!("--{one} and --{other} cannot be used together\n");
             Err(clap::Error::raw(ErrorKind::ArgumentConflict, conflict))
         }
     }
@@ -212,10 +214,10 @@ mod tests {
         for store in [["--database-url", "sqlite://a.db"], ["--database-url-file", "url"]] {
             let args = [["--core-url", "http://127.0.0.1:1"], store].concat();
             let refusal = target::<CoreAddressSettings>(&args).unwrap_err();
-            assert!(refusal.contains("--core-url and --database-url"), "{refusal}");
+            assert!(refusal.contains(&format!("--core-url and {} cannot", store[0])), "{refusal}");
             let args = [["--operator-token-file", "token"], store].concat();
             let refusal = target::<OperatorCoreSettings>(&args).unwrap_err();
-            assert!(refusal.contains("--operator-token-file and --database-url"), "{refusal}");
+            assert!(refusal.contains(&format!("--operator-token-file and {} cannot", store[0])), "{refusal}");
         }
     }
 }
