@@ -123,11 +123,13 @@ fn takes_gzip(request: &HeaderMap) -> bool {
 /// first: that of the first one that it names (RFC 9110 §12.5.1). `None` if it names none.
 pub(crate) fn weight(request: &HeaderMap, field: &HeaderName, ranges: &[&str]) -> Option<f32> {
     let weight_of = |item: &str, range| {
-        let mut parts = item.split(';').map(str::trim);
-        let is_named = parts.next()?.eq_ignore_ascii_case(range);
+        let mut parts = item.split(';').take(MAX_ITEMS).map(str::trim);
+        if !parts.next()?.eq_ignore_ascii_case(range) {
+            return None;
+        }
         let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
         let parse = |weight: &str| weight.parse().ok().filter(|weight| (0.0..=1.0).contains(weight));
-        is_named.then(|| weight.map_or(1.0, |weight| parse(weight).unwrap_or(0.0)))
+        Some(weight.map_or(1.0, |weight| parse(weight).unwrap_or(0.0)))
     };
     let named = |range| list(request, field).filter_map(move |item| weight_of(item, range)).reduce(f32::max);
     ranges.iter().find_map(|range| named(range))
@@ -139,10 +141,14 @@ fn is_named(tag: &HeaderValue, request: &HeaderMap) -> bool {
         .any(|named| named == "*" || named.strip_prefix("W/").unwrap_or(named).as_bytes() == tag.as_bytes())
 }
 
-/// Returns the items of a field that is a list.
+/// Maximum number of items of a list, and of parts of an item, that are looked at. Clients send a dozen; over
+/// HTTP/2, a byte repeats a field of 4 KiB.
+pub(crate) const MAX_ITEMS: usize = 64;
+
+/// Returns the first items of a field that is a list.
 fn list<'a>(request: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     let fields = request.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
-    fields.flat_map(|list| list.split(',')).map(str::trim)
+    fields.flat_map(|list| list.split(',')).take(MAX_ITEMS).map(str::trim)
 }
 
 /// Content security policy of the pages: only resources of this server, no inline script or style, no form
@@ -185,6 +191,16 @@ mod tests {
     use super::*;
 
     const TEXT: &str = "many many many many many many many many words that are the same";
+
+    #[test]
+    fn no_more_than_the_first_items_of_a_list_are_looked_at() {
+        let weight_after = |items: usize| {
+            let list = ",".repeat(items) + "text/html;q=0.5";
+            let fields = HeaderMap::from_iter([(ACCEPT_ENCODING, list.parse().unwrap())]);
+            weight(&fields, &ACCEPT_ENCODING, &["text/html"])
+        };
+        assert_eq!((weight_after(MAX_ITEMS - 1), weight_after(MAX_ITEMS)), (Some(0.5), None));
+    }
 
     fn ask(representation: &Representation, fields: &[(http::HeaderName, &'static str)]) -> Response {
         let mut request = HeaderMap::new();

@@ -34,8 +34,8 @@ pub async fn read(body: Body) -> Result<Bytes, ApiError> {
     if body.size_hint().lower() > MAX_LEN as u64 {
         return Err(ApiError::BodyTooLarge);
     }
-    match timeout(Duration::from_secs(5), Limited::<Body>::new(body, MAX_LEN).collect()).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
+    match timeout(Duration::from_secs(5), copied(Limited::new(body, MAX_LEN))).await {
+        Ok(Ok(body)) => Ok(body),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(ApiError::BodyTooLarge),
         Ok(Err(error)) => {
             tracing::debug!(error = &*error as &dyn Error, "could not read a body");
@@ -43,6 +43,16 @@ pub async fn read(body: Body) -> Result<Bytes, ApiError> {
         }
         Err(_) => Err(ApiError::RequestTimeout),
     }
+}
+
+/// Returns a copy of all frames. A frame keeps the buffer of 8 KiB that hyper read it into, even if it is one
+/// byte: `collect` would keep all of them.
+async fn copied(mut body: Limited<Body>) -> Result<Bytes, axum::BoxError> {
+    let mut copy = Vec::new();
+    while let Some(frame) = body.frame().await {
+        copy.extend_from_slice(frame?.data_ref().map_or(&[], |data| data));
+    }
+    Ok(copy.into())
 }
 
 /// Refuses transfer codings other than `chunked` (RFC 9112 §6.1). hyper looks only at the last one, and would
@@ -130,6 +140,15 @@ mod tests {
     use http::{HeaderName, HeaderValue};
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_body_keeps_no_buffer_that_its_frames_were_read_into() {
+        let buffer = Bytes::from(vec![b'x'; 8_192]);
+        let frames = [buffer.slice(..1), buffer.slice(1..2)].map(Ok::<_, std::io::Error>);
+        let body = read(Body::from_stream(stream::iter(frames))).await.unwrap();
+        assert_eq!(body, "xx");
+        assert!(buffer.is_unique());
+    }
 
     fn declared(fields: &[(HeaderName, &'static str)]) -> Result<(), ApiError> {
         let mut headers = HeaderMap::new();

@@ -5,7 +5,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use petstore_caller::api_key::redact;
 
-use crate::error::{ApiError, Faults, InputFault, Place};
+use crate::{
+    error::{ApiError, Faults, InputFault, Place},
+    representation::MAX_ITEMS,
+};
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
@@ -104,7 +107,7 @@ impl UnknownInput {
 /// Returns `true` if the first `handling` among the preferences is `strict` (RFC 7240 §4.4).
 fn prefers_strict(headers: &HeaderMap) -> bool {
     let fields = headers.get_all(PREFER).into_iter().filter_map(|field| field.to_str().ok());
-    let handling = fields.flat_map(|field| field.split(',')).find_map(|preference| {
+    let handling = fields.flat_map(|field| field.split(',')).take(MAX_ITEMS).find_map(|preference| {
         let preference = preference.split(';').next()?; // parameters of `handling` have no meaning
         let (name, value) = preference.split_once('=')?;
         name.trim().eq_ignore_ascii_case("handling").then_some(value.trim())

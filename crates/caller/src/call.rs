@@ -22,7 +22,8 @@ impl RequestId {
     /// Returns the id with this text. Returns `None` for another form, which could be meant to forge a log
     /// line, and for a text with an API key, which must not be logged.
     pub fn parse(text: &HeaderValue) -> Option<Self> {
-        text.to_str().is_ok_and(is_request_id).then(|| Self(text.clone()))
+        let id = text.to_str().ok().filter(|id| is_request_id(id))?;
+        HeaderValue::from_str(id).ok().map(Self) // a copy: `text` keeps the buffer of the whole head
     }
 
     /// Returns the id that is this UUID.

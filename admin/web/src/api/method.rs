@@ -206,7 +206,8 @@ impl Binding {
                 None => Some(format!("{name} is not a parameter of this operation")),
             });
         }
-        let refusal = || ApiError::InvalidParameter(faults.join("; ").into()).into();
+        let shown = &faults[..faults.len().min(10)];
+        let refusal = || ApiError::InvalidParameter(shown.join("; ").into()).into();
         faults.is_empty().then_some(message).ok_or_else(refusal)
     }
 
