@@ -4,7 +4,7 @@
 
 use petstore_grpc_server::{
     Callers::{Clients, Everyone, Operators},
-    Class::{Admin, Batch, Import, Internal, Read, Tool, Write},
+    Class::{Admin, Batch, Import, Internal, Read, Tool, Watch, Write},
     Limits, Method, Methods,
 };
 use petstore_proto::rpc::{BATCH_CREATE_PETS, LIST_CHANGES, RPCS, Rpc};
@@ -31,26 +31,28 @@ impl Core {
 /// Every method of the contract, at its number, and then the remaining methods of the services.
 pub(crate) static METHODS: Methods = Methods { rows: &ROWS, rest: &UNKNOWN };
 
-static ROWS: [Method; RPCS.len() + 3] = {
-    let mut rows = [UNKNOWN; RPCS.len() + 3];
+static ROWS: [Method; RPCS.len() + 4] = {
+    let mut rows = [UNKNOWN; RPCS.len() + 4];
     let mut number = 0;
     while number < RPCS.len() {
         rows[number] = rules(RPCS[number]);
         number += 1;
     }
-    (rows[number], rows[number + 1], rows[number + 2]) = (ADMIN_SERVICE, HEALTH, REFLECTION);
+    [rows[number], rows[number + 1], rows[number + 2], rows[number + 3]] =
+        [ADMIN_SERVICE, WATCH, HEALTH, REFLECTION];
     rows
 };
 
 const ADMIN_SERVICE: Method =
     Method { callers: Operators, class: Admin, ..of_clients("petstore.admin.v1.AdminService/") };
 const HEALTH: Method = Method { path: "grpc.health.v1.Health/", callers: Everyone, ..UNKNOWN };
+const WATCH: Method = Method { path: "grpc.health.v1.Health/Watch", class: Watch, ..HEALTH };
 const REFLECTION: Method = Method { path: "grpc.reflection.", timeout: None, ..UNKNOWN };
-const UNKNOWN: Method = Method { class: Tool, max_message: LIMITS.tool_message, ..of_clients("") };
+const UNKNOWN: Method = Method { class: Tool, max_message: BOUNDS.tool_message, ..of_clients("") };
 
 const fn of_clients(path: &'static str) -> Method {
     let timeout = Some(BOUNDS.call_timeout);
-    let max_message = LIMITS.message;
+    let max_message = MAX_MESSAGE;
     Method { path, callers: Clients, class: Internal, max_message, timeout, is_polled: false }
 }
 
@@ -67,7 +69,7 @@ const fn rules(rpc: Rpc) -> Method {
     };
     Method {
         class,
-        max_message: if is_bulk { LIMITS.bulk_message } else { LIMITS.message },
+        max_message: if is_bulk { MAX_BULK_MESSAGE } else { MAX_MESSAGE },
         timeout: if rpc.takes_stream { None } else { Some(BOUNDS.call_timeout) },
         is_polled: rpc.number == LIST_CHANGES.number,
         ..of_clients(rpc.path)
@@ -81,7 +83,7 @@ pub const fn of_operators(path: &'static str) -> Method {
 
 /// Returns `true` if gateways call the method in batches, whose messages have a size of their own.
 pub(crate) fn is_batched(method: &Method) -> bool {
-    matches!(method.class, Read | Write) && method.max_message <= LIMITS.message
+    matches!(method.class, Read | Write) && method.max_message <= MAX_MESSAGE
 }
 
 /// Returns the methods that gateways call.
@@ -92,47 +94,30 @@ pub(crate) fn all_of_gateways() -> impl Iterator<Item = &'static Method> {
 
 const KIB: usize = 1024;
 
-/// Maximum sizes, in bytes, and numbers.
-#[derive(Debug)]
-pub(crate) struct MessageLimits {
-    /// Size of a message of most methods, either way. A page of 100 pets with the longest names has 110 KiB.
-    pub(crate) message: usize,
-    /// Size of a message of the methods that carry up to 1,000 pets. With the longest names those have 1.03
-    /// MiB.
-    pub(crate) bulk_message: usize,
-    /// Size of an answer about keys. Each takes at most 1.8 KiB: the reasons of a suspension and of a ban
-    /// have 200 characters each, and so up to 800 bytes.
-    pub(crate) keys_answer: usize,
-    /// Size of a request of a tool, which contains a name.
-    pub(crate) tool_message: usize,
-    /// Entries of one message of a gateway: digests, changes, uses, counts.
-    pub(crate) entries: usize,
-    /// Calls in one batch: as many as one connection could carry separately.
-    pub(crate) batch: usize,
-
-    /// Chunks of up to 1,000 pets that are written concurrently; others wait, in their order. These keep two
-    /// CPU cores and a database busy, and leave connections for calls about single pets.
-    pub(crate) chunks: usize,
-}
-
-pub(crate) const LIMITS: MessageLimits = MessageLimits {
-    message: 256 * KIB,
-    bulk_message: 1_280 * KIB,
-    keys_answer: 2_000 * KIB,
-    tool_message: BOUNDS.tool_message,
-    entries: 1_000,
-    batch: 128,
-    chunks: 4,
-};
+/// Size of a message of most methods, either way, in bytes. A page of 100 pets with the longest names has 110
+/// KiB.
+pub(crate) const MAX_MESSAGE: usize = 256 * KIB;
+/// Size of a message of the methods that carry up to 1,000 pets. With the longest names those have 1.03 MiB.
+pub(crate) const MAX_BULK_MESSAGE: usize = 1_280 * KIB;
+/// Size of an answer about keys. Each takes at most 1.8 KiB: the reasons of a suspension and of a ban have
+/// 200 characters each, and so up to 800 bytes.
+pub(crate) const MAX_KEYS_ANSWER: usize = 2_000 * KIB;
+/// Entries of one message of a gateway: digests, changes, uses, counts.
+pub(crate) const MAX_ENTRIES: usize = 1_000;
+/// Calls in one batch: as many as one connection could carry separately.
+pub(crate) const MAX_BATCH: usize = 128;
+/// Chunks of up to 1,000 pets that are written concurrently; others wait, in their order. These keep two CPU
+/// cores and a database busy, and leave connections for calls about single pets.
+pub(crate) const CHUNKS: usize = 4;
 
 /// Bounds of all calls. A call has its time from its first byte, unless its caller sets a shorter timeout.
 /// Each step of a stream has the same time.
 pub(crate) const BOUNDS: Limits = Limits::DEFAULT;
 
-const _: () = assert!(BOUNDS.data_in_flight + LIMITS.bulk_message * BOUNDS.imports <= 64 * 1024 * KIB);
+const _: () = assert!(BOUNDS.data_in_flight + MAX_BULK_MESSAGE * BOUNDS.imports <= 64 * 1024 * KIB);
 // On one connection 8 of the largest messages, and 16 of a gateway's.
-const _: () = assert!(LIMITS.bulk_message * 8 <= BOUNDS.data_in_flight / BOUNDS.connection_share);
-const _: () = assert!(LIMITS.message * 16 <= BOUNDS.internal_in_flight / BOUNDS.connection_share);
+const _: () = assert!(MAX_BULK_MESSAGE * 8 <= BOUNDS.data_in_flight / BOUNDS.connection_share);
+const _: () = assert!(MAX_MESSAGE * 16 <= BOUNDS.internal_in_flight / BOUNDS.connection_share);
 
 #[cfg(test)]
 mod tests {
@@ -143,13 +128,13 @@ mod tests {
     #[test]
     fn the_rules_of_a_method_follow_from_its_descriptor() {
         for (rpc, class, max_message) in [
-            (GET_PET, Read, LIMITS.message),
-            (CREATE_PET, Write, LIMITS.message),
-            (BATCH_CREATE_PETS, Write, LIMITS.bulk_message),
-            (IMPORT_PETS, Import, LIMITS.bulk_message),
-            (CALL, Batch, LIMITS.message),
-            (GET_USAGE, Internal, LIMITS.message),
-            (REPORT_USAGE, Internal, LIMITS.message),
+            (GET_PET, Read, MAX_MESSAGE),
+            (CREATE_PET, Write, MAX_MESSAGE),
+            (BATCH_CREATE_PETS, Write, MAX_BULK_MESSAGE),
+            (IMPORT_PETS, Import, MAX_BULK_MESSAGE),
+            (CALL, Batch, MAX_MESSAGE),
+            (GET_USAGE, Internal, MAX_MESSAGE),
+            (REPORT_USAGE, Internal, MAX_MESSAGE),
         ] {
             let found = METHODS.find(&format!("/{}", rpc.path));
             assert_eq!((found.path, found.class, found.max_message), (rpc.path, class, max_message));

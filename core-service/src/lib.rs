@@ -29,7 +29,7 @@ use tonic::service::Routes;
 
 pub use self::state::Core;
 use crate::{
-    grpc::{LIMITS, METHODS},
+    grpc::{MAX_BULK_MESSAGE, MAX_KEYS_ANSWER, MAX_MESSAGE, METHODS},
     server::batch_service::{decoded, encoded, unknown_method},
 };
 
@@ -77,7 +77,7 @@ pub mod accounts {
     //!   forget all.
     //! - No report of a gateway counts twice, shortens a ban or undoes a later change of an operator, even if
     //!   it is sent again.
-    //! - What is no longer in use is deleted in bounded steps ([`KEPT`]).
+    //! - What is no longer in use is deleted in bounded steps ([`retention`]).
     //!
     //! The types and their rules are pure. [`store`] makes the queries; it answers gateways in the messages
     //! of the internal contract. Functions there that take a transaction leave it to their caller, which may
@@ -91,14 +91,14 @@ pub mod accounts {
     mod ban;
     pub(crate) mod grpc;
     mod remark;
-    mod retention;
+    pub mod retention;
     pub mod store;
     mod usage;
 
     pub use petstore_caller::plans::Quota;
     pub use petstore_clock::{Day, Minute};
 
-    pub use self::{account::*, api_key::*, ban::*, remark::Remark, retention::*, usage::*};
+    pub use self::{account::*, api_key::*, ban::*, remark::Remark, usage::*};
 }
 
 /// Returns the core's services, to which a program may add others.
@@ -108,15 +108,15 @@ pub fn services(core: &Core) -> Routes {
             $server::new(core.clone()).max_decoding_message_size($request).max_encoding_message_size($answer)
         };
     }
-    let message = LIMITS.message;
+    let message = MAX_MESSAGE;
     let routes = Routes::new(limited!(PetStoreServer, message, message))
         .add_service(limited!(StoreServiceServer, message, message))
         .add_service(limited!(BatchServiceServer, message, message))
-        .add_service(limited!(KeyServiceServer, message, LIMITS.keys_answer))
+        .add_service(limited!(KeyServiceServer, message, MAX_KEYS_ANSWER))
         .add_service(limited!(UsageServiceServer, message, message));
     // tonic limits messages per service only, so methods with larger ones have a server each.
-    let bulk = limited!(PetStoreServer, LIMITS.bulk_message, LIMITS.bulk_message);
-    let larger = METHODS.rows.iter().filter(|method| method.max_message > LIMITS.message);
+    let bulk = limited!(PetStoreServer, MAX_BULK_MESSAGE, MAX_BULK_MESSAGE);
+    let larger = METHODS.rows.iter().filter(|method| method.max_message > MAX_MESSAGE);
     let path = |method: &Method| format!("/{}", method.path);
     let all = routes.into_axum_router();
     larger.fold(all, |all, method| all.route_service(&path(method), bulk.clone())).into()

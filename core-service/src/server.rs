@@ -13,7 +13,7 @@ use tower::{BoxError, util::MapErr};
 use crate::{
     Core,
     errors::PetStoreError,
-    grpc::{BOUNDS, LIMITS, METHODS},
+    grpc::{BOUNDS, METHODS},
 };
 
 pub(crate) mod batch_service;
@@ -28,9 +28,6 @@ pub type InMemory = MapErr<Routes, fn(Infallible) -> BoxError>;
 pub fn in_memory(services: Routes) -> InMemory {
     MapErr::new(services.prepare(), |never| match never {})
 }
-
-/// Maximum number of chunks of pets that are written concurrently.
-pub(crate) const CHUNKS: usize = LIMITS.chunks;
 
 /// Returns the bounds of the core's calls.
 pub(crate) fn calls() -> Calls {

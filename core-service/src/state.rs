@@ -8,7 +8,7 @@ use petstore_grpc_server::Calls;
 use petstore_telemetry::{metrics::Collectors, traces::Traces};
 use tokio::sync::{OnceCell, Semaphore};
 
-use crate::{errors::PetStoreError, server, store::Store};
+use crate::{errors::PetStoreError, grpc::CHUNKS, server, store::Store};
 
 /// Timeout for the next message of an import.
 const IMPORT_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -40,7 +40,7 @@ impl Core {
             environment: None,
             store_name: Arc::default(),
             calls: server::calls(),
-            chunks: Arc::new(Semaphore::new(server::CHUNKS)),
+            chunks: Arc::new(Semaphore::new(CHUNKS)),
             import_idle_timeout: IMPORT_IDLE_TIMEOUT,
         }
     }

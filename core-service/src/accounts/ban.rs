@@ -3,7 +3,7 @@
 
 use petstore_clock::UnixMillis;
 
-use super::{KEPT, Remark};
+use super::{Remark, retention};
 use crate::violations::Violation;
 
 /// A period in which every request of a key is refused.
@@ -70,7 +70,7 @@ impl BanNote {
     /// Returns the last ban if it still matters.
     pub(crate) fn last_ban(&self, now: UnixMillis) -> Option<&Ban> {
         match self {
-            Self::Banned(ban) if now < ban.until.plus(KEPT.bans) => Some(ban),
+            Self::Banned(ban) if now < ban.until.plus(retention::BANS) => Some(ban),
             Self::Banned(_) | Self::Lifted(_) => None,
         }
     }
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_ban_matters_until_a_day_after_its_end() {
-        let end = ban(10, 20).until.plus(KEPT.bans);
+        let end = ban(10, 20).until.plus(retention::BANS);
         let note = BanNote::Banned(ban(10, 20));
         assert_eq!(note.last_ban(end.minus(Duration::from_millis(1))), Some(&ban(10, 20)));
         assert_eq!(note.last_ban(end), None);

@@ -20,7 +20,7 @@ use prost::{Message, bytes::Bytes};
 use tokio::task::yield_now;
 use tonic::{Request, Response, Status};
 
-use crate::{Core, grpc::LIMITS};
+use crate::{Core, grpc::MAX_BATCH};
 
 #[tonic::async_trait]
 impl BatchService for Core {
@@ -31,7 +31,7 @@ impl BatchService for Core {
     async fn call(&self, mut request: Request<CallRequest>) -> Result<Response<Self::CallStream>, Status> {
         let context = take_context(&mut request);
         let calls = request.into_inner().calls;
-        if !(1..=LIMITS.batch).contains(&calls.len()) {
+        if !(1..=MAX_BATCH).contains(&calls.len()) {
             return Err(Status::invalid_argument("a batch has 1 to 128 calls"));
         }
         let core = Arc::new(self.clone());

@@ -19,7 +19,10 @@ use tower::{ServiceBuilder, util::BoxCloneSyncService};
 use petstore_grpc_server::Class;
 
 use super::*;
-use crate::store::test_support::{lock_for_writing, new_store};
+use crate::{
+    grpc::{CHUNKS, MAX_BULK_MESSAGE, MAX_ENTRIES, MAX_KEYS_ANSWER, MAX_MESSAGE},
+    store::test_support::{lock_for_writing, new_store},
+};
 
 mod batch;
 mod bounds;

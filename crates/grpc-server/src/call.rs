@@ -107,7 +107,7 @@ impl Calls {
     pub fn capacity(&self, class: Class) -> &Semaphore {
         let [reads, writes, internal, operators, imports] = &*self.capacity;
         match class {
-            Class::Read | Class::Batch | Class::Tool => reads,
+            Class::Read | Class::Batch | Class::Tool | Class::Watch => reads,
             Class::Write => writes,
             Class::Import => imports,
             Class::Admin => operators,

@@ -39,6 +39,8 @@ pub struct Limits {
     pub tools_in_flight: usize,
     /// Divisor of the three above for one connection, so that the rest is left to others.
     pub connection_share: usize,
+    /// Open streams of answers for anyone, on one connection.
+    pub watches_of_connection: usize,
 }
 
 const KIB: usize = 1024;
@@ -57,6 +59,7 @@ impl Limits {
         internal_in_flight: 16 * MIB,
         tools_in_flight: 16 * MIB,
         connection_share: 4,
+        watches_of_connection: 64 * KIB, // 2 KiB and the request each, which takes 5 KiB
     };
 }
 
@@ -69,22 +72,34 @@ pub(super) fn permits(limits: &Limits) -> [Semaphore; 5] {
 /// Bytes of calls that are not answered yet, by kind: a flood of one kind never leads to refusals of another,
 /// least of all of health. Clones share them; none is ever closed.
 #[derive(Clone)]
-pub(super) struct Budgets([Arc<Semaphore>; 3]);
+pub(super) struct Budgets([Arc<Semaphore>; 4]);
 
 impl Budgets {
-    /// Returns the budgets of the server, or with `divisor` the share of one connection.
-    pub(super) fn new(limits: &Limits, divisor: usize) -> Self {
+    /// Returns the budgets of the server. A connection alone limits watches: a peer with many connections
+    /// would otherwise take those of all others.
+    pub(super) fn of_server(limits: &Limits) -> Self {
+        Self::new(limits, 1, Semaphore::MAX_PERMITS)
+    }
+
+    /// Returns the share of one connection.
+    pub(super) fn of_connection(limits: &Limits) -> Self {
+        Self::new(limits, limits.connection_share, limits.watches_of_connection)
+    }
+
+    fn new(limits: &Limits, divisor: usize, watches: usize) -> Self {
         let Limits { data_in_flight, internal_in_flight, tools_in_flight, .. } = *limits;
-        let budgets = [data_in_flight, internal_in_flight, tools_in_flight];
-        Self(budgets.map(|bytes| Arc::new(Semaphore::new(bytes / divisor))))
+        let [data, internal, tools] =
+            [data_in_flight, internal_in_flight, tools_in_flight].map(|bytes| bytes / divisor);
+        Self([data, internal, tools, watches].map(|bytes| Arc::new(Semaphore::new(bytes))))
     }
 
     pub(super) fn of(&self, class: Class) -> &Arc<Semaphore> {
-        let [data, internal, tools] = &self.0;
+        let [data, internal, tools, watches] = &self.0;
         match class {
             Class::Read | Class::Write | Class::Import | Class::Batch => data,
             Class::Internal | Class::Admin => internal,
             Class::Tool => tools,
+            Class::Watch => watches,
         }
     }
 }
@@ -136,13 +151,13 @@ mod tests {
 
     #[test]
     fn a_flood_of_one_kind_leaves_the_others_their_budget() {
-        let budgets = Budgets::new(&Limits::DEFAULT, Limits::DEFAULT.connection_share);
-        let kinds = [Class::Read, Class::Internal, Class::Tool];
+        let budgets = Budgets::of_connection(&Limits::DEFAULT);
+        let kinds = [Class::Read, Class::Internal, Class::Tool, Class::Watch];
         for (at, kind) in kinds.into_iter().enumerate() {
             let budget = budgets.of(kind);
             let _all = budget.try_acquire_many(u32::try_from(budget.available_permits()).unwrap());
             let free = kinds.map(|kind| budgets.of(kind).available_permits() > 0);
-            assert_eq!(free, [0, 1, 2].map(|other| other != at));
+            assert_eq!(free, [0, 1, 2, 3].map(|other| other != at));
         }
     }
 }

@@ -89,7 +89,7 @@ pub(super) fn accept(
             };
             match accepted {
                 Ok((socket, peer)) => {
-                    let budgets = Budgets::new(limits, limits.connection_share);
+                    let budgets = Budgets::of_connection(limits);
                     let info = ConnectionInfo {
                         budgets,
                         peer,
@@ -334,7 +334,7 @@ mod tests {
     /// Takes a place for a connection of this address.
     async fn take(places: &mut Places, peer: &str) -> (Arc<AtomicBool>, Place) {
         let info = ConnectionInfo {
-            budgets: Budgets::new(&Limits::DEFAULT, 1),
+            budgets: Budgets::of_server(&Limits::DEFAULT),
             peer: peer.parse().ok(),
             certificate: Arc::default(),
             is_trusted: Arc::default(),

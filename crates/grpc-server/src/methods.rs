@@ -48,6 +48,8 @@ pub enum Class {
     Batch,
     /// Health and reflection.
     Tool,
+    /// Streams of answers for anyone, which stay open: each connection may have a few.
+    Watch,
 }
 
 /// The methods of a server. Each row is a method, or all other methods of a service, which come last.

@@ -10,12 +10,13 @@ use std::{
     convert::Infallible,
     pin::Pin,
     sync::{Arc, atomic::Ordering},
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
-use http_body::Frame;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
+use http_body::{Body as _, Frame};
+use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use petstore_caller::call::{CallContext, X_REQUEST_ID};
 use petstore_telemetry::abandoned::ToItsEnd;
@@ -41,7 +42,7 @@ pub(super) fn guarded(
 + Clone
 + Send
 + 'static {
-    let budgets = Budgets::new(calls.limits, 1);
+    let budgets = Budgets::of_server(calls.limits);
     let shared = Arc::new((security, calls, budgets, Mutex::new(None)));
     service_fn(move |mut request: Request<Body>| {
         let begin = Instant::now();
@@ -50,17 +51,12 @@ pub(super) fn guarded(
         // capacity and deadline, so that it is recorded.
         ToItsEnd::new(Box::pin(async move {
             let (security, calls, budgets, last_logged) = &*shared;
-            let is_post = request.method() == http::Method::POST;
-            if !is_post || !is_grpc(request.headers()) {
-                let mut answer = Response::new(Body::empty());
-                let (status, field, supported) = if is_post {
-                    (StatusCode::UNSUPPORTED_MEDIA_TYPE, header::ACCEPT, "application/grpc")
-                } else {
-                    (StatusCode::METHOD_NOT_ALLOWED, header::ALLOW, "POST")
-                };
-                *answer.status_mut() = status;
-                answer.headers_mut().insert(field, HeaderValue::from_static(supported));
-                return Ok(answer);
+            if request.method() != http::Method::POST {
+                return Ok(unsupported(StatusCode::METHOD_NOT_ALLOWED, header::ALLOW, "POST"));
+            }
+            if !is_grpc(request.headers()) {
+                let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+                return Ok(unsupported(status, header::ACCEPT, "application/grpc"));
             }
             let method = calls.methods.find(request.uri().path());
             let caller = match security.check(method.callers, &request) {
@@ -93,14 +89,22 @@ pub(super) fn guarded(
             }
             let time = time_on_port(request.headers(), method);
             let of_body = Arc::clone(&call);
+            let received = |body| {
+                Body::new(ReceivedBody {
+                    body,
+                    call: of_body,
+                    is_refused,
+                    arrived: BytesMut::new(),
+                    idle: None,
+                })
+            };
             // The parsed message stays in memory until the call is answered: `call` holds its bytes.
-            let answer = routes.call(
-                request.map(|body| Body::new(ReceivedBody { body, call: of_body, is_refused, idle: None })),
-            );
-            Ok(call.named(match timeout_at(begin + time, answer).await {
+            let answer = routes.call(request.map(received));
+            let answer = call.named(match timeout_at(begin + time, answer).await {
                 Ok(answer) => call.with_reason(answer?),
                 Err(_) => call.refuse(CallFault::DeadlineExceeded).into_http(),
-            }))
+            });
+            Ok(if method.class == Class::Watch { answer.map(|body| call.held_for(body)) } else { answer })
         }))
     })
 }
@@ -130,6 +134,14 @@ impl Call {
         response
     }
 
+    /// Returns the body of an answer, which holds the bytes of the call until its end.
+    fn held_for(self: Arc<Self>, body: Body) -> Body {
+        Body::new(body.map_frame(move |frame| {
+            let _held = &self;
+            frame
+        }))
+    }
+
     /// Returns the answer, with a reason if tonic itself refused the call: it sends a status alone.
     fn with_reason(&self, mut answer: Response<Body>) -> Response<Body> {
         let Some(status) = Status::from_header_map(answer.headers()) else { return answer };
@@ -152,6 +164,14 @@ impl Call {
     }
 }
 
+/// Returns the answer to a request that is no call, with a field that names what is supported.
+fn unsupported(status: StatusCode, field: HeaderName, supported: &'static str) -> Response<Body> {
+    let mut answer = Response::new(Body::empty());
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(field, HeaderValue::from_static(supported));
+    answer
+}
+
 /// Returns `true` for the media type of gRPC, whose messages may name their encoding.
 fn is_grpc(headers: &HeaderMap) -> bool {
     const GRPC: &[u8] = b"application/grpc";
@@ -168,8 +188,37 @@ struct ReceivedBody {
     /// `true` if there was no room for the call. The status is given when the message is read, which only
     /// known methods do.
     is_refused: bool,
+    /// Bytes of the message of a call that has one.
+    arrived: BytesMut,
     /// Timeout of the frame that is awaited, for a stream of a tool. Imports have a timeout for each message.
     idle: Option<Pin<Box<Sleep>>>,
+}
+
+impl ReceivedBody {
+    /// Returns the only message when the caller has sent all of it, or more than it may have: parsed, it may
+    /// take a hundred times its bytes, for which a caller that never ends it would not pay.
+    fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        const PREFIX: usize = 5; // of a message of gRPC
+        while self.arrived.len() <= self.call.method.max_message + PREFIX {
+            let data = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => frame.into_data().unwrap_or_default(), // trailers have none
+                None if !self.arrived.is_empty() => break,
+                end => return Poll::Ready(end),
+            };
+            if !self.call.held.take(data.len()) {
+                return self.overloaded();
+            }
+            if self.arrived.is_empty() && self.body.is_end_stream() {
+                return Poll::Ready(Some(Ok(Frame::data(data))));
+            }
+            self.arrived.extend_from_slice(&data);
+        }
+        Poll::Ready(Some(Ok(Frame::data(self.arrived.split().freeze()))))
+    }
+
+    fn overloaded<T>(&self) -> Poll<Option<Result<T, Status>>> {
+        Poll::Ready(Some(Err(self.call.refuse(CallFault::Overloaded))))
+    }
 }
 
 impl http_body::Body for ReceivedBody {
@@ -180,9 +229,13 @@ impl http_body::Body for ReceivedBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let overloaded = |call: &Call| Poll::Ready(Some(Err(call.refuse(CallFault::Overloaded))));
         if self.is_refused {
-            return overloaded(&self.call);
+            return self.overloaded();
+        }
+        // A stream, which has no timeout for all of it, holds one message at a time, and imports are limited
+        // in number.
+        if self.call.method.timeout.is_some() {
+            return self.poll_message(context);
         }
         let polled = Pin::new(&mut self.body).poll_frame(context);
         if polled.is_ready() {
@@ -193,14 +246,6 @@ impl http_body::Body for ReceivedBody {
             if idle.as_mut().poll(context).is_ready() {
                 return Poll::Ready(Some(Err(self.call.refuse(CallFault::DeadlineExceeded))));
             }
-        }
-        // A stream, which has no timeout for all of it, holds one message at a time, and imports are limited
-        // in number.
-        if let Poll::Ready(Some(Ok(frame))) = &polled
-            && let Some(data) = frame.data_ref().filter(|_| self.call.method.timeout.is_some())
-            && !self.call.held.take(data.len())
-        {
-            return overloaded(&self.call);
         }
         polled
     }

@@ -208,13 +208,14 @@ impl ConnectionSlots {
         };
         let stranger_of = |age| {
             let is_of_age = move |it: &OpenConnection| now.saturating_duration_since(it.opened_at) >= age;
-            waiting().find(|(_, it)| is_stranger(it) && is_of_age(it))
+            waiting().take_while(|(_, it)| is_of_age(it)).find(|(_, it)| is_stranger(it))
         };
-        let mut strangers = open.by_age.values().filter(|it| is_stranger(it));
-        let has_room = address.is_none() && strangers.nth(self.at_once / 8).is_none();
-        let known =
-            || waiting().filter(|(_, it)| !is_stranger(it)).min_by_key(|(_, it)| *it.known_since.lock());
-        let known = || if has_room { known() } else { None };
+        let known = || {
+            let mut strangers = open.by_age.values().filter(|it| is_stranger(it));
+            let has_room = address.is_none() && strangers.nth(self.at_once / 8).is_none();
+            let known = waiting().filter(|(_, it)| has_room && !is_stranger(it));
+            known.min_by_key(|(_, it)| *it.known_since.lock())
+        };
         let found = stranger_of(TIME_TO_BE_KNOWN).or_else(known).or_else(|| stranger_of(Duration::ZERO));
         let Some(number) = found.map(|(number, _)| *number) else { return false };
         self.metrics.reclaimed.inc();

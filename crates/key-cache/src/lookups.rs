@@ -188,9 +188,12 @@ pub(super) fn join<T: Clone + Send + Sync + 'static, F: Future<Output = T> + Sen
     if let Some(flight) = flight.filter(|flight| flight.peek().is_none()) {
         return flight;
     }
-    // Those that have ended are removed before the map grows, so that the cost of a lookup is constant.
+    // Those that have ended are removed each time that the number of the others may have doubled, so that the
+    // cost of a lookup is constant.
     if flights.len() == flights.capacity() {
         flights.retain(|_, flight| flight.upgrade().is_some());
+        let live = flights.len();
+        flights.reserve(live.max(8));
     }
     let flight = look_up().boxed().shared();
     if let Some(weak) = flight.downgrade() {

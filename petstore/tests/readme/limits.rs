@@ -3,7 +3,7 @@
 use crate::read;
 
 /// A row of the page; the file that enforces it; and the code there, which has the value.
-const BOUNDS: [(&str, &str, &str); 58] = [
+const BOUNDS: [(&str, &str, &str); 59] = [
     ("| REST ports together | 10,000 |", RLIMITS, "rest: 10_000,"),
     ("| 10,000 | 704 |", RLIMITS, "rest: 704,"),
     ("1,024 | 352 |", RLIMITS, "rest_per_address: 1_024,"),
@@ -37,11 +37,12 @@ const BOUNDS: [(&str, &str, &str); 58] = [
     ("operators' calls | 256; 64 |", GRPC_LIMITS, "internal_calls: 256,"),
     ("operators' calls | 256; 64 |", GRPC_LIMITS, "operator_calls: 64,"),
     ("| open imports; their messages processed at once | 16; 4 |", GRPC_LIMITS, "imports: 16,"),
-    ("processed at once | 16; 4 |", "core-service/src/grpc.rs", "chunks: 4,"),
+    ("processed at once | 16; 4 |", "core-service/src/grpc.rs", "CHUNKS: usize = 4;"),
     ("| calls on one connection | 256 |", "crates/grpc-server/src/server.rs", "MAX_STREAMS: u32 = 256;"),
     ("others | 44 MiB, imports aside; 16 MiB (a quarter ", GRPC_LIMITS, "data_in_flight: 44 * MIB,"),
     ("others | 44 MiB, imports aside; 16 MiB (a quarter ", GRPC_LIMITS, "internal_in_flight: 16 * MIB,"),
     ("(a quarter per connection) |", GRPC_LIMITS, "connection_share: 4,"),
+    ("| 64 KiB, 2 KiB and the request each: 31 |", GRPC_LIMITS, "watches_of_connection: 64 * KIB,"),
     (
         "| time for a call; ",
         "crates/core-client/src/client.rs",
@@ -83,12 +84,16 @@ const BOUNDS: [(&str, &str, &str); 58] = [
         "rest-gateway/src/usage_counter.rs",
         "sleep(Duration::from_secs(5))",
     ),
-    ("| usage by day; by minute and key | 90 days; 24 h", RETENTION, "usage_days: 90,"),
-    ("| usage by day; by minute and key | 90 days; 24 h", RETENTION, "usage_minutes: 24 * 60,"),
-    ("| refused requests, sampled: kept for | 24 h |", RETENTION, "refusals: Duration::from_hours(24),"),
-    ("all | 1,000; 5,000; 200,000 ", RETENTION, "refusals_of_account: 1_000,"),
-    ("all | 1,000; 5,000; 200,000 ", RETENTION, "refusals_of_unknown: 5_000,"),
-    ("all | 1,000; 5,000; 200,000 ", RETENTION, "refusals_in_all: 200_000,"),
+    ("| usage by day; by minute and key | 90 days; 24 h", RETENTION, "USAGE_DAYS: i64 = 90;"),
+    ("| usage by day; by minute and key | 90 days; 24 h", RETENTION, "USAGE_MINUTES: i64 = 24 * 60;"),
+    (
+        "| refused requests, sampled: kept for | 24 h |",
+        RETENTION,
+        "REFUSALS: Duration = Duration::from_hours(24);",
+    ),
+    ("all | 1,000; 5,000; 200,000 ", RETENTION, "REFUSALS_OF_ACCOUNT: u64 = 1_000;"),
+    ("all | 1,000; 5,000; 200,000 ", RETENTION, "REFUSALS_OF_UNKNOWN: u64 = 5_000;"),
+    ("all | 1,000; 5,000; 200,000 ", RETENTION, "REFUSALS_IN_ALL: u64 = 200_000;"),
     ("a ban by an operator | 32; 7 days; 366 days |", BROWNOUTS, "MAX_PLANNED: usize = 32;"),
     (
         "a ban by an operator | 32; 7 days; 366 days |",

@@ -6,8 +6,8 @@ use std::cmp::Reverse;
 use petstore_clock::UnixMillis;
 use petstore_core::{
     accounts::{
-        Account, ApiKeyRecord, BanNote, BanOrigin, KEPT, KeyId, Quota, Refusal, Remark, Suspension,
-        check_request_id, refusal_code, store::Accounts,
+        Account, ApiKeyRecord, BanNote, BanOrigin, KeyId, Quota, Refusal, Remark, Suspension,
+        check_request_id, refusal_code, retention, store::Accounts,
     },
     errors::PetStoreError,
 };
@@ -23,7 +23,7 @@ pub(super) async fn explain_refusal(
     request: ExplainRefusalRequest,
 ) -> Result<ExplainRefusalResponse> {
     let (now, accounts) = (call.now, call.accounts());
-    let recent = now.minus(KEPT.refusals);
+    let recent = now.minus(retention::REFUSALS);
     let ExplainRefusalRequest { account, key_id, request_id } = request;
     let account = convert::account_filter(&account)?;
     if !request_id.is_empty() {

@@ -13,7 +13,7 @@ use tonic::{Request, Response, Result, async_trait};
 use super::{key_id, key_uses, refuse, reported_ban};
 use crate::{
     Core,
-    grpc::{LIMITS, all_of_gateways},
+    grpc::{MAX_ENTRIES, all_of_gateways},
 };
 
 #[async_trait]
@@ -27,7 +27,7 @@ impl KeyService for Core {
             if !request.key_id.is_empty() {
                 return self.store.accounts.resolve_key(key_id("key_id", &request.key_id)?, now).await;
             }
-            if !(1..=LIMITS.entries).contains(&request.digests.len()) {
+            if !(1..=MAX_ENTRIES).contains(&request.digests.len()) {
                 return Err(refuse("digests", "must be 1 to 1000"));
             }
             let digest = |bytes: Vec<u8>| bytes.try_into().map(KeyDigest);
@@ -44,7 +44,7 @@ impl KeyService for Core {
     ) -> Result<Response<ListChangesResponse>> {
         self.answer(LIST_CHANGES, request, |request| async move {
             let now = self.clock.now();
-            let changes = self.store.accounts.changes_after(request.after_revision, LIMITS.entries).await?;
+            let changes = self.store.accounts.changes_after(request.after_revision, MAX_ENTRIES).await?;
             Ok(ListChangesResponse {
                 brownouts: Some(self.store.accounts.brownout_calendar(changes.revision, now).await?),
                 installation: self.installation().await?,
@@ -59,7 +59,7 @@ impl KeyService for Core {
 
     async fn report_use(&self, request: Request<ReportUseRequest>) -> Result<Response<ReportUseResponse>> {
         self.answer(REPORT_USE, request, |request| async move {
-            if request.uses.len() > LIMITS.entries {
+            if request.uses.len() > MAX_ENTRIES {
                 return Err(refuse("uses", "must be at most 1000"));
             }
             self.store.accounts.record_key_use(&key_uses(request.uses)?).await?;

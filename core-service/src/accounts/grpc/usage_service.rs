@@ -18,7 +18,7 @@ use crate::{
         AccountId, Day, MAX_COUNT, Minute, Refusal, RefusalCount, RequestCounts, UsageMinute, UsageReport,
         check_reporter, check_request_id, refusal_cause,
     },
-    grpc::{CallResult, LIMITS},
+    grpc::{CallResult, MAX_ENTRIES},
     violations::Violation,
 };
 
@@ -33,9 +33,9 @@ impl UsageService for Core {
             check_reporter(&reporter).map_err(refused)?;
             let check = |holds, field, rule| Violation::check(holds, field, rule).map_err(refused);
             check(number > 0, "number", "must be positive")?;
-            check(requests.len() <= LIMITS.entries, "requests", "must be at most 1000")?;
-            check(refusals.len() <= LIMITS.entries / 2, "refusals", "must be at most 500")?;
-            check(refusal_counts.len() <= LIMITS.entries, "refusal_counts", "must be at most 1000")?;
+            check(requests.len() <= MAX_ENTRIES, "requests", "must be at most 1000")?;
+            check(refusals.len() <= MAX_ENTRIES / 2, "refusals", "must be at most 500")?;
+            check(refusal_counts.len() <= MAX_ENTRIES, "refusal_counts", "must be at most 1000")?;
             let report = UsageReport {
                 requests: parse_requests(requests)?,
                 refusals: refusals

@@ -21,7 +21,7 @@ use super::{
     keys::{self, name_of},
 };
 use crate::{
-    accounts::{AccountId, AccountName, ApiKeyRecord, Ban, BanNote, BanOrigin, KEPT, KeyId, Remark},
+    accounts::{AccountId, AccountName, ApiKeyRecord, Ban, BanNote, BanOrigin, KeyId, Remark, retention},
     errors::PetStoreError,
 };
 
@@ -173,7 +173,7 @@ pub async fn lift(
 ) -> Result<(ApiKeyRecord, Option<Ban>), PetStoreError> {
     let (key, kept, at) = find_for_change(transaction, id, now).await?;
     keep(transaction, &id.to_string(), BanNote::Lifted(at)).await?;
-    Ok((key, kept.filter(|kept| now < kept.until.plus(KEPT.bans))))
+    Ok((key, kept.filter(|kept| now < kept.until.plus(retention::BANS))))
 }
 
 /// Returns a key whose bans an operator changes, its last ban unless it was lifted, and the time of the
@@ -211,11 +211,11 @@ async fn forget_what_is_over(transaction: &Session, now: UnixMillis) -> Result<(
     let over = ban::Entity::find()
         .select_only()
         .column(ban::Column::KeyId)
-        .filter(ban::Column::EndsAt.lte(now.minus(KEPT.bans).as_i64()))
+        .filter(ban::Column::EndsAt.lte(now.minus(retention::BANS).as_i64()))
         .filter(
             Condition::any()
                 .add(Expr::col(ban::Column::EndsAt).gt(Expr::col(ban::Column::ImposedAt))) // no lifting
-                .add(ban::Column::EndsAt.lte(now.minus(KEPT.liftings).as_i64())),
+                .add(ban::Column::EndsAt.lte(now.minus(retention::LIFTINGS).as_i64())),
         )
         .limit(100); // the next report deletes more
     let over: Vec<String> = over.into_tuple().all(transaction).await?;

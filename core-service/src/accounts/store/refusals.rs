@@ -8,7 +8,7 @@ use sea_orm::{ColumnTrait, Condition, DbErr, EntityTrait, QueryFilter, QueryOrde
 
 use super::{Accounts, entity::refusal};
 use crate::{
-    accounts::{AccountId, KEPT, Refusal},
+    accounts::{AccountId, Refusal, retention},
     errors::PetStoreError,
 };
 
@@ -58,9 +58,10 @@ impl Accounts {
     ///
     /// If the database fails.
     pub async fn forget_old_refusals(&self, now: UnixMillis, batch: u64) -> Result<u64, PetStoreError> {
-        let too_old = Condition::all().add(refusal::Column::RefusedAt.lte(now.minus(KEPT.refusals).as_i64()));
+        let too_old =
+            Condition::all().add(refusal::Column::RefusedAt.lte(now.minus(retention::REFUSALS).as_i64()));
         match self.delete_oldest_refusals(too_old, batch).await? {
-            0 => self.forget_surplus_refusals(KEPT.refusals_in_all, batch).await,
+            0 => self.forget_surplus_refusals(retention::REFUSALS_IN_ALL, batch).await,
             deleted => Ok(deleted),
         }
     }
@@ -124,7 +125,8 @@ pub(super) async fn add(transaction: &Session, refusals: Vec<Refusal>) -> Result
         .exec_without_returning(transaction)
         .await?;
     for (account, cause) in kinds {
-        let max = if account.is_some() { KEPT.refusals_of_account } else { KEPT.refusals_of_unknown };
+        let max =
+            if account.is_some() { retention::REFUSALS_OF_ACCOUNT } else { retention::REFUSALS_OF_UNKNOWN };
         let of_kind = Condition::all()
             .add(C::AccountId.eq(account.map_or(0, |account| account.0)))
             .add(C::Cause.eq(i64::from(i32::from(cause))));

@@ -28,8 +28,8 @@ use super::{
 };
 use crate::{
     accounts::{
-        AccountId, Day, KEPT, MAX_COUNT, Minute, NO_ACCOUNT, RefusalCount, RequestCounts, UsageMinute,
-        UsageReport,
+        AccountId, Day, MAX_COUNT, Minute, NO_ACCOUNT, RefusalCount, RequestCounts, UsageMinute, UsageReport,
+        retention,
     },
     errors::PetStoreError,
 };
@@ -80,9 +80,10 @@ impl Accounts {
                         overgranted = add_requests(transaction, requests).await?;
                         add_refusals(transaction, refusal_counts).await?;
                         refusals::add(transaction, refusals).await?;
-                        let (at, since) = (ReporterColumn::ReportedAt, now.minus(KEPT.reports).as_i64());
+                        let (at, since) =
+                            (ReporterColumn::ReportedAt, now.minus(retention::REPORTS).as_i64());
                         delete_before(transaction, usage_reporter::Entity, at, since).await?;
-                        let first_kept = Day::containing(now).minus(KEPT.usage_days - 1);
+                        let first_kept = Day::containing(now).minus(retention::USAGE_DAYS - 1);
                         forget(transaction, usage_day::Entity, DayColumn::Day, first_kept.0).await?;
                     }
                     Ok::<_, PetStoreError>(overgranted)
@@ -100,7 +101,7 @@ impl Accounts {
     ///
     /// If the database fails.
     pub async fn forget_old_minutes(&self, now: UnixMillis) -> Result<u64, PetStoreError> {
-        let first = Minute::containing(now).minus(KEPT.usage_minutes).0;
+        let first = Minute::containing(now).minus(retention::USAGE_MINUTES).0;
         self.database
             .transaction_beside_others(move |transaction| {
                 Box::pin(async move {

@@ -218,7 +218,7 @@ async fn many_pages_of_the_longest_names_are_split_into_messages() {
     calls.extend(vec![list(1); 40]);
     let (answers, sizes) = all(batch_over(server.transport(), calls).await.unwrap()).await;
     assert_eq!(answers.len(), 60);
-    assert!(sizes.iter().all(|size| *size <= LIMITS.message), "{sizes:?}");
+    assert!(sizes.iter().all(|size| *size <= MAX_MESSAGE), "{sizes:?}");
     for (at, answer) in answers {
         let page = response::<ListPetsResponse>(&answer);
         assert_eq!(page.pets.len(), if at < 20 { 100 } else { 1 });

@@ -41,7 +41,7 @@ async fn a_thousand_of_the_longest_names_fit_into_a_message_either_way_on_both_t
 #[tokio::test]
 async fn a_larger_message_is_refused_and_earlier_lines_of_the_stream_stay() {
     let shop = Shop::open().await;
-    let huge = "x".repeat(LIMITS.bulk_message);
+    let huge = "x".repeat(MAX_BULK_MESSAGE);
     let batch = BatchCreatePetsRequest { requests: vec![new_pet(&huge, PetStatus::Sold)] };
     let error = shop.client().batch_create_pets(batch).await.unwrap_err();
     assert_eq!(error.code(), Code::OutOfRange, "{error:?}");
@@ -92,7 +92,7 @@ async fn a_stream_has_its_callers_deadline() {
 #[tokio::test]
 async fn bulk_calls_wait_and_leave_capacity_to_others() {
     let shop = Shop::open().await;
-    let all = shop.core.chunks.acquire_many(u32::try_from(LIMITS.chunks).unwrap()).await.unwrap();
+    let all = shop.core.chunks.acquire_many(u32::try_from(CHUNKS).unwrap()).await.unwrap();
     let mut client = shop.client();
     let batch = BatchCreatePetsRequest { requests: vec![new_pet("Rex", PetStatus::Sold)] };
     let meanwhile = async {
@@ -109,7 +109,7 @@ async fn bulk_calls_wait_and_leave_capacity_to_others() {
 #[tokio::test]
 async fn a_message_of_too_many_lines_is_refused_before_it_waits() {
     let shop = Shop::open().await;
-    let _all = shop.core.chunks.acquire_many(u32::try_from(LIMITS.chunks).unwrap()).await.unwrap();
+    let _all = shop.core.chunks.acquire_many(u32::try_from(CHUNKS).unwrap()).await.unwrap();
     let error = import(&shop, vec![message(vec![ImportLine::default(); 1_001])]).await.unwrap_err();
     assert_eq!(error.code(), Code::InvalidArgument, "{error:?}");
 }
@@ -118,7 +118,7 @@ async fn a_message_of_too_many_lines_is_refused_before_it_waits() {
 async fn idle_imports_leave_capacity_to_other_bulk_calls() {
     let mut shop = Shop::open().await;
     shop.core.import_idle_timeout = Duration::from_mins(1);
-    let idle = join_all((0..LIMITS.chunks).map(async |number| {
+    let idle = join_all((0..CHUNKS).map(async |number| {
         let import_id = format!("idle-{number}");
         let first = ImportPetsRequest { import_id, ..message(vec![line(1, "Rex")]) };
         shop.client().import_pets(stream::iter([first]).chain(stream::pending())).await
@@ -126,7 +126,7 @@ async fn idle_imports_leave_capacity_to_other_bulk_calls() {
     let others = async {
         eventually(Duration::from_secs(20), async || {
             let pets = shop.client().list_pets(ListPetsRequest::default()).await.unwrap().into_inner().pets;
-            if pets.len() == LIMITS.chunks { Ok(()) } else { Err(format!("{} are idle", pets.len())) }
+            if pets.len() == CHUNKS { Ok(()) } else { Err(format!("{} are idle", pets.len())) }
         })
         .await;
         assert_eq!(import(&shop, vec![message(vec![line(1, "Tom")])]).await.unwrap().created, 1);

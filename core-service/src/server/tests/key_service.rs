@@ -122,8 +122,8 @@ async fn the_largest_answer_about_keys_fits_into_a_message() {
     let key = answer.keys.iter().map(FoundKey::encoded_len).max().unwrap();
     assert!(key > 1_600, "both texts are in the answer: {key} bytes");
     // Includes tag and length of each, and larger numbers.
-    let largest = (key + 10) * LIMITS.entries;
-    assert!(largest <= LIMITS.keys_answer, "{largest} bytes");
+    let largest = (key + 10) * MAX_ENTRIES;
+    assert!(largest <= MAX_KEYS_ANSWER, "{largest} bytes");
 }
 
 /// Tests an answer of more than 256 KiB, the maximum of other answers.
@@ -142,7 +142,7 @@ async fn hundreds_of_keys_of_a_suspended_account_resolve_in_one_call() {
     suspend(store, &name, reason).await;
     let answer = resolve_all(&shop, digests).await.unwrap();
     assert_eq!(answer.keys.len(), 400);
-    assert!(answer.encoded_len() > LIMITS.message);
+    assert!(answer.encoded_len() > MAX_MESSAGE);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use petstore_testkit::{
     Client, Plan, TestShop, eventually,
-    grpc::{self, Code, Status, pb},
+    grpc::{self, Code, ServingStatus, Status, pb},
 };
 use serde_json::json;
 use tokio::{
@@ -18,6 +18,8 @@ use crate::{memory, petstore, serve};
 const MOST_STREAMS: usize = 256;
 /// Maximum number of open imports, over all connections.
 const MOST_IMPORTS: usize = 16;
+/// Maximum number of open watches of health on one connection.
+const MOST_WATCHES: usize = 31;
 /// Idle timeout of an import.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of a call's message.
@@ -132,6 +134,58 @@ async fn calls_with_an_incomplete_message_time_out_and_free_their_memory() {
             format!(r#"petstore_rpc_failures_total{{code="{code}",rpc_method="BatchCreatePets"}} {count}"#);
         assert!(metrics.lines().any(|line| line == series), "{series}: {metrics}");
     }
+}
+
+#[tokio::test]
+async fn a_message_that_is_never_ended_costs_its_bytes_not_what_it_would_be_when_parsed() {
+    const ENTRIES: usize = 127 * 1024; // of two bytes, which a field would make a hundred
+    let installation = petstore();
+    let server = installation.start(&serve(&[])).await;
+    let head = [&[0][..], &u32::try_from(2 * ENTRIES).unwrap().to_be_bytes()].concat();
+    let message = [head, [0x22, 0].repeat(ENTRIES)].concat();
+    let (before, mut calls) = (memory(&server, "VmHWM"), JoinSet::new());
+    for _ in 0..4 {
+        let raw = grpc::RawCalls::to(server.address("gRPC")).await;
+        for _ in 0..15 {
+            let (raw, message) = (raw.clone(), message.clone());
+            let path = "/petstore.internal.v1.UsageService/ReportUsage";
+            calls.spawn(async move { raw.unfinished(path, &[], &message).await });
+        }
+    }
+    for status in calls.join_all().await {
+        assert_eq!(
+            (status.code(), grpc::reason(&status).as_str()),
+            (Code::DeadlineExceeded, "DEADLINE_EXCEEDED")
+        );
+    }
+    let grown = memory(&server, "VmHWM") - before;
+    assert!(grown < MAX_GROWTH / 2, "{} MiB more were in use", grown >> 20);
+}
+
+#[tokio::test]
+async fn a_connection_has_a_few_watches_of_health_which_are_refused_to_no_other() {
+    let installation = petstore();
+    let server = installation.start(&serve(&[])).await;
+    let channel = grpc::channel(server.address("gRPC")).await;
+    let watch = async |channel| {
+        let mut updates = grpc::watch_health(channel, "petstore.v1.PetStore").await?;
+        updates.message().await.map_err(Box::new)?;
+        Ok::<_, Box<Status>>(updates)
+    };
+    let mut watches = Vec::new();
+    let refusal = loop {
+        match watch(channel.clone()).await {
+            Ok(updates) => watches.push(updates),
+            Err(refusal) => break refusal,
+        }
+    };
+    assert_eq!(watches.len(), MOST_WATCHES);
+    assert_overloaded(&refusal);
+    watch(grpc::channel(server.address("gRPC")).await).await.unwrap();
+    assert_eq!(grpc::health_over(channel.clone(), "").await.unwrap(), ServingStatus::Serving);
+    watches.pop();
+    eventually(ANSWER_TIMEOUT, async || watch(channel.clone()).await.map_err(|refusal| refusal.to_string()))
+        .await;
 }
 
 fn assert_overloaded(status: &Status) {

@@ -57,7 +57,7 @@ async fn an_account_refused_constantly_displaces_no_other_account_or_cause() {
         refusal("other-cause", Some(7), RefusalCause::MinuteLimit, NOW),
     ];
     report(&accounts, before.to_vec()).await;
-    let most = usize::try_from(KEPT.refusals_of_account).unwrap();
+    let most = usize::try_from(retention::REFUSALS_OF_ACCOUNT).unwrap();
     let flood = (0..2 * most).map(|n| {
         let at = UnixMillis(NOW.0 + 1 + u64::try_from(n).unwrap());
         refusal(&format!("flood-{n:04}"), Some(7), RefusalCause::LimiterBan, at)
@@ -105,7 +105,7 @@ async fn refusals_are_deleted_after_a_day_in_batches() {
     let old = (0..5).map(|n| refusal(&format!("old-{n:05}"), Some(n), RefusalCause::MinuteLimit, NOW));
     let recent = refusal("recent-1", Some(0), RefusalCause::MinuteLimit, NOW.plus(Duration::from_secs(1)));
     report(&accounts, old.chain([recent]).collect()).await;
-    let at = |millis| UnixMillis(NOW.plus(KEPT.refusals).0 + millis);
+    let at = |millis| UnixMillis(NOW.plus(retention::REFUSALS).0 + millis);
     assert_eq!(accounts.forget_old_refusals(UnixMillis(at(0).0 - 1), 2).await.unwrap(), 0, "not a day old");
     for forgotten in [2, 2, 1, 0] {
         assert_eq!(accounts.forget_old_refusals(at(0), 2).await.unwrap(), forgotten);

@@ -93,7 +93,7 @@ async fn days_are_deleted_after_ninety_days_in_bounded_batches() {
 async fn a_finished_run_is_forgotten() {
     let (accounts, _folder) = new_accounts().await;
     accounts.record_usage("old", 1, days(&[]), NOW).await.unwrap();
-    let later = NOW.plus(KEPT.reports).plus(Duration::from_millis(1));
+    let later = NOW.plus(retention::REPORTS).plus(Duration::from_millis(1));
     accounts.record_usage("new", 1, days(&[]), later).await.unwrap();
     assert_eq!(count(&accounts, "usage_reporters").await, 1);
     let first_of_old = accounts.record_usage("old", 1, days(&[row(ACCOUNT, today(), 1)]), later).await;
@@ -214,11 +214,11 @@ async fn a_failed_report_is_stored_not_at_all() {
 #[tokio::test]
 async fn minutes_are_stored_for_a_day() {
     let (accounts, _home) = new_accounts().await;
-    let old = now().minus(KEPT.usage_minutes + 1);
+    let old = now().minus(retention::USAGE_MINUTES + 1);
     let minutes = vec![
         minute_row(ACCOUNT, 1, old, 1),
         minute_row(AccountId(8), 2, old, 1),
-        minute_row(ACCOUNT, 1, now().minus(KEPT.usage_minutes), 1),
+        minute_row(ACCOUNT, 1, now().minus(retention::USAGE_MINUTES), 1),
     ];
     let refusal_counts = vec![
         RefusalCount { minute: old, cause: RefusalCause::InvalidKey, requests: 1 },
