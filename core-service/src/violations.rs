@@ -33,24 +33,6 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Returns a text of at most `most` characters (Unicode scalar values), not all of them white space, none of
-/// them a control character: PostgreSQL keeps no NUL.
-///
-/// # Errors
-///
-/// If the text breaks a rule. The error names the first rule.
-pub fn text(
-    field: &'static str,
-    raw: String,
-    most: usize,
-    too_long: &'static str,
-) -> Result<String, Violation> {
-    Violation::check(!raw.chars().all(char::is_whitespace), field, "must not be blank")?;
-    Violation::check(raw.chars().nth(most).is_none(), field, too_long)?;
-    Violation::check(!raw.contains(char::is_control), field, "must not contain control characters")?;
-    Ok(raw)
-}
-
 /// Members that break their rules, each once, as one message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Violations(Vec<Violation>);

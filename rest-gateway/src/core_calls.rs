@@ -9,18 +9,12 @@ use tonic::{Code, Request, Response, Status};
 use crate::{error::ApiError, request::Caller};
 
 /// The core, as handlers call it on behalf of callers. The failure of a call is logged.
-pub(crate) struct CoreCalls(CoreClient);
+pub(crate) struct CoreCalls {
+    /// The client, for calls that are not made for a request.
+    pub(crate) client: CoreClient,
+}
 
 impl CoreCalls {
-    pub(crate) const fn new(client: CoreClient) -> Self {
-        Self(client)
-    }
-
-    /// Returns the client, for calls that are not made for a request.
-    pub(crate) const fn client(&self) -> &CoreClient {
-        &self.0
-    }
-
     /// Makes a `call` of the method on behalf of the caller.
     pub(crate) async fn call<'a, M: Clone, T>(
         &'a self,
@@ -29,7 +23,7 @@ impl CoreCalls {
         caller: &Caller,
         call: impl Fn(&'a CoreServices, Request<M>) -> BoxFuture<'a, tonic::Result<Response<T>>>,
     ) -> Result<T, ApiError> {
-        let answered = self.0.call(rpc, request, caller.account_id, &caller.request_id, call).await;
+        let answered = self.client.call(rpc, request, caller.account_id, &caller.request_id, call).await;
         answered.map_err(|error| explain(error, rpc.path, caller))
     }
 }

@@ -79,9 +79,7 @@ impl Grant {
         if self.vary {
             headers.append(header::VARY, HeaderValue::from_name(HeaderName::from_static("origin")));
         }
-        let Some(origin) = self.allow_origin.clone() else {
-            return;
-        };
+        let Some(origin) = self.allow_origin.clone() else { return };
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         if let Some(intended) = &self.preflight {
             let served = headers.get(header::ALLOW).filter(|served| lists(served, intended));

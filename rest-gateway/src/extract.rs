@@ -110,10 +110,8 @@ impl<T: FromMembers> FromRequest<Arc<GatewayState>> for Creation<T> {
 
         let mut unknown = unknown.lock();
         let resource = object(&body).and_then(|members| {
-            members
-                .names()
-                .filter(|name| !T::MEMBERS.contains(name))
-                .for_each(|name| unknown.add(Place::Body, name));
+            let others = members.names().filter(|name| !T::MEMBERS.contains(name));
+            others.for_each(|name| unknown.add(Place::Body, name));
             T::from_members(&members)
         });
         unknown.refuse()?;

@@ -107,7 +107,7 @@ impl Gateway {
             limiter,
             redis,
             usage: Arc::new(UsageCounter::new(core.transport.clone(), clock.clone())),
-            core: CoreCalls::new(core),
+            core: CoreCalls { client: core },
             clock,
             metrics,
         }))
@@ -139,7 +139,7 @@ impl Gateway {
     pub fn metrics(&self) -> Collectors {
         let mut collectors = self.0.metrics.collectors();
         collectors.extend(self.0.keys.metrics());
-        collectors.extend(self.0.core.client().transport.breaker.metrics());
+        collectors.extend(self.0.core.client.transport.breaker.metrics());
         collectors.extend(self.0.usage.metrics());
         collectors
     }
@@ -150,10 +150,7 @@ impl Gateway {
         let limiter = self.0.redis.as_ref().and_then(|redis| redis.fault());
         (self.0.keys.core_fault(), limiter.map(|cause| Fault::new(PartState::Degraded, cause)))
     }
-}
 
-/// Parts that the admin port shows and uses.
-impl Gateway {
     /// Returns the name of a request in the logs: the sender's own if that is fit for a log, otherwise a new
     /// one.
     pub fn name_request(&self, headers: &HeaderMap) -> HeaderValue {
@@ -167,6 +164,6 @@ impl Gateway {
 
     /// Returns the transport of calls to the core that are not made for a client.
     pub fn core(&self) -> &TracedTransport {
-        &self.0.core.client().transport
+        &self.0.core.client.transport
     }
 }

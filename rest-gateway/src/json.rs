@@ -43,15 +43,6 @@ pub fn json_response(status: StatusCode, body: impl Into<Bytes>) -> Response {
     response
 }
 
-/// Returns the answer for a resource that was created at the path.
-pub(crate) fn created(path: &str, body: impl Into<Bytes>) -> Response {
-    let mut response = json_response(StatusCode::CREATED, body);
-    if let Ok(location) = HeaderValue::try_from(path) {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
-    response
-}
-
 /// Returns an object.
 pub(crate) fn object_body(object: &impl Serialize) -> Vec<u8> {
     // Serialising strings and numbers into memory does not fail.

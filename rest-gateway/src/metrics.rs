@@ -93,11 +93,7 @@ impl Metrics {
             Err(LimiterUnavailable) => ("unavailable", scope_word(Scope::Node)),
         };
         self.decisions.with_label_values(&[kind, outcome, scope]).inc();
-        if let Ok(decision) = decided
-            && decision.is_strike
-        {
-            self.strikes.inc();
-        }
+        self.strikes.inc_by(decided.is_ok_and(|decision| decision.is_strike).into());
         if let (Ok(decision), "account") = (decided, kind)
             && decision.outcome == Outcome::Admitted
             && decision.ban.is_none()

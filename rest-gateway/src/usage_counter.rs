@@ -110,9 +110,7 @@ impl UsageCounter {
             let send = |report| async move { core.report_usage(report).await };
             match self.answers.judge(call_within(REPORT_TIMEOUT, report, send).await) {
                 Ok(taken) => {
-                    if taken.is_none() {
-                        self.refused.inc();
-                    }
+                    self.refused.inc_by(taken.is_none().into());
                     self.ledger.answered(number);
                 }
                 Err(status) => {

@@ -84,10 +84,8 @@ fn check_access(mode: u32, (owner, user): (u32, u32)) -> Result<(), String> {
 /// Returns the certificates of authorities in a PEM file.
 pub(super) fn authorities(setting: &'static str, path: &Path) -> Result<Vec<u8>, InvalidSetting> {
     let file = pem(setting, path)?;
-    match tls::authorities(&file) {
-        Ok(_) => Ok(file),
-        Err(error) => Err(InvalidSetting::new(setting, format!("{} {error}", path.display()))),
-    }
+    let checked = tls::authorities(&file).map(|_| file);
+    checked.map_err(|error| InvalidSetting::new(setting, format!("{} {error}", path.display())))
 }
 
 /// Checks the files that a setting's URL of a database names, which the driver reads by itself.
@@ -199,10 +197,8 @@ pub(super) fn urls<T: FromStr<Err: Display> + Clone>(
 fn read<T: FromStr<Err: Display>>(path: &Path) -> Result<Vec<T>, String> {
     let written = secret_file(path)?;
     let urls = written.lines().map(str::trim).filter(|line| !line.is_empty());
-    let urls: Vec<T> = urls
-        .map(str::parse)
-        .collect::<Result<_, T::Err>>()
-        .map_err(|error| format!("in {}: {error}", path.display()))?;
+    let urls = urls.map(str::parse).collect::<Result<Vec<T>, T::Err>>();
+    let urls = urls.map_err(|error| format!("in {}: {error}", path.display()))?;
     if urls.is_empty() { Err(format!("{} must hold a URL", path.display())) } else { Ok(urls) }
 }
 

@@ -147,12 +147,9 @@ impl CoreAddressSettings {
     /// If a URL or a file cannot be used.
     pub fn connect(&self) -> Result<CoreTransport, InvalidSetting> {
         let token = self.token.tokens()?.and_then(|tokens| tokens.into_iter().next());
-        let identity = match (&self.core_cert, &self.core_key) {
-            (Some(certificate), Some(key)) => {
-                Some(files::certified_key(("--core-cert", certificate), ("--core-key", key))?)
-            }
-            _ => None, // clap requires both or none
-        };
+        let identity = self.core_cert.as_deref().zip(self.core_key.as_deref()); // clap requires both or none
+        let read = |(file, key)| files::certified_key(("--core-cert", file), ("--core-key", key));
+        let identity = identity.map(read).transpose()?;
         let authority =
             self.core_ca.as_deref().map(|file| files::authorities("--core-ca", file)).transpose()?;
         let tls = authority.map(|authority| CoreTls { authority, identity });

@@ -146,10 +146,8 @@ pub async fn check_operators_head(request: Request, next: Next) -> Response {
 /// If the body is too large, too late or broken. The error is the response with its Error body.
 pub async fn with_whole_body(request: Request) -> Result<Request, Response> {
     let (parts, body) = request.into_parts();
-    match request_body::read(body).await {
-        Ok(body) => Ok(Request::from_parts(parts, body.into())),
-        Err(error) => Err(AdminError::from(error).into_response()),
-    }
+    let body = request_body::read(body).await.map_err(|error| AdminError::from(error).into_response())?;
+    Ok(Request::from_parts(parts, body.into()))
 }
 
 /// Parameters in the path of a request.

@@ -197,16 +197,7 @@ impl Console {
         let headers = request.headers_mut();
         headers.remove(COOKIE);
         headers.insert(AUTHORIZATION, authorization);
-        let answer = match self.0.clone().oneshot(request).await {
-            Ok(answer) => answer,
-            Err(never) => match never {},
-        };
-        (PRIVATE, answer).into_response()
-    }
-
-    /// Returns the admin API's answer to the question whose session it is.
-    async fn whose(&self, session: &OperatorToken, head: &Parts) -> Response {
-        self.ask(without_body(head, Method::GET, "/admin/v1/operators/current"), session.expose()).await
+        (PRIVATE, self.0.clone().oneshot(request).await).into_response()
     }
 
     /// Ends a session for a request with this head.
@@ -235,7 +226,8 @@ impl Console {
             if has_several {
                 break;
             }
-            let whose = self.whose(&session, head).await;
+            let whose = without_body(head, Method::GET, "/admin/v1/operators/current");
+            let whose = self.ask(whose, session.expose()).await;
             if whose.status().is_success() {
                 has_several = open.replace(session).is_some();
             } else if whose.status().is_server_error() {

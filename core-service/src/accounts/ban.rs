@@ -74,11 +74,6 @@ impl BanNote {
             Self::Banned(_) | Self::Lifted(_) => None,
         }
     }
-
-    /// Returns the time up to which bans are lifted, if they are.
-    pub(crate) const fn lifted_at(&self) -> Option<UnixMillis> {
-        if let Self::Lifted(at) = self { Some(*at) } else { None }
-    }
 }
 
 #[cfg(test)]

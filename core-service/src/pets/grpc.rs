@@ -39,9 +39,11 @@ impl PetStore for Core {
 
     async fn create_pet(&self, request: Request<CreatePetRequest>) -> Result<Response<CreatePetResponse>> {
         self.answer(CREATE_PET, request, |request| async move {
-            let created = match parse_creation(request)? {
-                (Some(key), new) => self.store.pets.insert_pet_once(&key, new, self.clock.now()).await?,
-                (None, new) => Created { pet: self.store.pets.insert_pet(new).await?, replayed: false },
+            let key = IdempotencyKey::parse(&request.request_id)?;
+            let new = parse_pet(request.pet)?;
+            let created = match key {
+                Some(key) => self.store.pets.insert_pet_once(&key, new, self.clock.now()).await?,
+                None => Created { pet: self.store.pets.insert_pet(new).await?, replayed: false },
             };
             Ok(CreatePetResponse { pet: Some(wire(created.pet)), replayed: created.replayed })
         })
@@ -78,11 +80,6 @@ impl PetStore for Core {
         let (metadata, result, extensions) = self.answer(IMPORT_PETS, request, import).await?.into_parts();
         Ok(Response::from_parts(metadata, result?, extensions))
     }
-}
-
-fn parse_creation(request: v1::CreatePetRequest) -> CallResult<(Option<IdempotencyKey>, NewPet)> {
-    let key = IdempotencyKey::parse(&request.request_id)?;
-    Ok((key, parse_pet(request.pet)?))
 }
 
 /// Parses a pet to add.

@@ -5,7 +5,7 @@ use petstore_proto::{PageToken, lists, v1::ErrorReason};
 use crate::{
     errors::PetStoreError,
     pages::{PageSize, judge, parse_token},
-    violations::{Violation, Violations, text},
+    violations::{Violation, Violations},
 };
 
 /// Identifier of a pet: positive, assigned in ascending order, never twice.
@@ -82,7 +82,7 @@ impl NewPet {
 }
 
 /// Name of a pet: 1 to 255 characters (Unicode scalar values), not all of them white space, none of them a
-/// control character. Kept code point for code point.
+/// control character: PostgreSQL keeps no NUL. Kept code point for code point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PetName(String);
 
@@ -96,7 +96,11 @@ impl PetName {
     ///
     /// If the name breaks a rule. The error names the first rule.
     pub fn parse(raw: String) -> Result<Self, Violation> {
-        text("name", raw, Self::MAX_CHARS, "must be at most 255 characters long").map(Self)
+        let check = |holds, rule| Violation::check(holds, "name", rule);
+        check(!raw.chars().all(char::is_whitespace), "must not be blank")?;
+        check(raw.chars().nth(Self::MAX_CHARS).is_none(), "must be at most 255 characters long")?;
+        check(!raw.contains(char::is_control), "must not contain control characters")?;
+        Ok(Self(raw))
     }
 
     /// Returns the name as it was written.
@@ -180,10 +184,8 @@ impl ListPets {
         // REST cannot express an unknown number of an enumeration as a parameter.
         let fault = if asked.is_none() { PetStoreError::Invalid } else { PetStoreError::InvalidParameter };
         let ((size, asked), start) = judge(size.zip(asked), start, violations, fault)?;
-        Ok(match start {
-            Some((after, status)) => Self { size, after: Some(after), status },
-            None => Self { size, after: None, status: asked },
-        })
+        let (after, status) = start.map_or((None, asked), |(after, status)| (Some(after), status));
+        Ok(Self { size, after, status })
     }
 }
 

@@ -80,14 +80,10 @@ pub(super) fn write_fault(error: &sqlx::Error) -> Option<FaultCause> {
 /// Returns `true` if a connection could not be made because the peer hung up, or did not speak as a server.
 /// Proxies do so while no server is behind them.
 pub(super) fn is_hang_up(error: &sqlx::Error) -> bool {
+    use ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     match error {
         sqlx::Error::Protocol(_) => true,
-        sqlx::Error::Io(error) => {
-            matches!(
-                error.kind(),
-                ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe
-            )
-        }
+        sqlx::Error::Io(error) => matches!(error.kind(), ConnectionReset | UnexpectedEof | BrokenPipe),
         _ => false,
     }
 }

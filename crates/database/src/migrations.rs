@@ -4,11 +4,9 @@
 //! database's write lock. Any number of processes may start on one database at once, and a killed process
 //! leaves no change half done.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    pin::Pin,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
+use futures_util::future::BoxFuture;
 use sea_orm::{
     ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr,
     SqliteTransactionMode, Statement, TransactionOptions, TransactionTrait,
@@ -20,8 +18,7 @@ use sea_orm::{
 const UNUSED_SINCE: &str = "_unused_since_";
 
 /// Work on the schema within a transaction.
-type Work =
-    for<'a> fn(&'a DatabaseTransaction) -> Pin<Box<dyn Future<Output = Result<(), DbErr>> + Send + 'a>>;
+type Work = for<'a> fn(&'a DatabaseTransaction) -> BoxFuture<'a, Result<(), DbErr>>;
 
 /// The schema of a program. It has the table [`revision`](crate::revision), with its row.
 #[derive(Clone, Copy, Debug)]
@@ -260,11 +257,8 @@ async fn begin_alone(db: &DatabaseConnection, schema: &Schema) -> Result<Databas
     let transaction = db.begin_with_options(immediate()).await?;
     let backend = transaction.get_database_backend();
     if backend == DbBackend::Postgres {
-        let lock = Statement::from_sql_and_values(
-            backend,
-            "SELECT pg_advisory_xact_lock($1)",
-            [schema.advisory_lock.into()],
-        );
+        let lock = "SELECT pg_advisory_xact_lock($1)";
+        let lock = Statement::from_sql_and_values(backend, lock, [schema.advisory_lock.into()]);
         transaction.execute_raw(lock).await?;
     }
     Ok(transaction)

@@ -213,8 +213,8 @@ impl ConnectionSlots {
         let known = || {
             let mut strangers = open.by_age.values().filter(|it| is_stranger(it));
             let has_room = address.is_none() && strangers.nth(self.at_once / 8).is_none();
-            let known = waiting().filter(|(_, it)| has_room && !is_stranger(it));
-            known.min_by_key(|(_, it)| *it.known_since.lock())
+            let known = waiting().filter(|(_, it)| !is_stranger(it));
+            has_room.then(|| known.min_by_key(|(_, it)| *it.known_since.lock()))?
         };
         let found = stranger_of(TIME_TO_BE_KNOWN).or_else(known).or_else(|| stranger_of(Duration::ZERO));
         let Some(number) = found.map(|(number, _)| *number) else { return false };

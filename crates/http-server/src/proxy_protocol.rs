@@ -3,7 +3,7 @@
 
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, SocketAddr},
 };
 
 use tokio::{io::AsyncReadExt, net::TcpStream};
@@ -91,14 +91,8 @@ fn client_of_block([version, family]: [u8; 2], block: &[u8]) -> io::Result<Optio
         // For sockets of Unix, where only the machine is known.
         (PROXY, 0x31 | 0x32) if block.len() >= 216 => return Ok(None),
         // A stream or datagrams, such as those of HTTP/3: the client is the same.
-        (PROXY, 0x11 | 0x12) => {
-            let ([client, _server], rest) = addresses(block)?;
-            (Ipv4Addr::from(client).into(), rest)
-        }
-        (PROXY, 0x21 | 0x22) => {
-            let ([client, _server], rest) = addresses(block)?;
-            (Ipv6Addr::from(client).into(), rest)
-        }
+        (PROXY, 0x11 | 0x12) => addresses::<4>(block).map(|([client, _], rest)| (client.into(), rest))?,
+        (PROXY, 0x21 | 0x22) => addresses::<16>(block).map(|([client, _], rest)| (client.into(), rest))?,
         _ => return Err(malformed()),
     };
     let ([port, _], _extensions) = addresses(rest)?;
@@ -114,6 +108,8 @@ fn addresses<const N: usize>(block: &[u8]) -> io::Result<([[u8; N]; 2], &[u8])> 
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use proptest::prelude::*;
     use tokio::{io::AsyncWriteExt, net::TcpListener};
 

@@ -51,10 +51,7 @@ pub enum PemError {
 impl PemError {
     /// Returns `true` if the fault is in the file of the key, `false` if in that of the certificate.
     pub const fn is_in_key_file(self) -> bool {
-        match self {
-            Self::NoKey | Self::BadKey | Self::KeyMismatch => true,
-            Self::NoCertificate | Self::BadCertificate | Self::BadAuthority => false,
-        }
+        matches!(self, Self::NoKey | Self::BadKey | Self::KeyMismatch)
     }
 }
 
@@ -86,12 +83,8 @@ pub fn authorities(file: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError
     roots.add_parsable_certificates(found.iter().cloned());
     let algorithms = ring::default_provider().signature_verification_algorithms.all;
     let mut names = algorithms.iter().map(|algorithm| algorithm.public_key_alg_id());
-    let has_key = |name: &[u8]| {
-        roots
-            .roots
-            .iter()
-            .any(|root| root.subject_public_key_info.windows(name.len()).any(|part| part == name))
-    };
+    let is_in = |name: &[u8], key: &[u8]| key.windows(name.len()).any(|part| part == name);
+    let has_key = |name: &[u8]| roots.roots.iter().any(|root| is_in(name, &root.subject_public_key_info));
     if names.any(|name| has_key(&name)) { Ok(found) } else { Err(PemError::BadAuthority) }
 }
 

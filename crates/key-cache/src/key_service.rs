@@ -130,10 +130,7 @@ impl KeyService {
         let answer = self.ask(ResolveKeysRequest { digests, ..ResolveKeysRequest::default() }).await;
         let fails = answer.as_ref().is_err_and(|status| !is_transport_failure(status));
         let failed_before = self.lookups_fail.swap(fails, Ordering::Relaxed);
-        if let Ok(answer) = &answer {
-            self.note_time(answer.now_ms, asked_at);
-        }
-        answer.map_err(|status| {
+        answer.inspect(|answer| self.note_time(answer.now_ms, asked_at)).map_err(|status| {
             let error = failure_text(&status);
             if fails && !failed_before {
                 tracing::warn!(error, "the core does not resolve API keys");

@@ -8,7 +8,7 @@ use petstore_caller::api_key::{ApiKey, KeyDigest};
 use petstore_caller::client_address::ClientAddress;
 use petstore_clock::{Clock, UnixMillis};
 use petstore_core_client::TracedTransport;
-use petstore_proto::internal::v1::{ListChangesResponse, ResolvedKey};
+use petstore_proto::internal::v1::ListChangesResponse;
 use petstore_telemetry::{metrics::Collectors, parts::Fault};
 use tokio::time::{Instant, sleep};
 
@@ -50,15 +50,8 @@ struct ResolverState {
     imposed: ImposedBans,
 }
 
-/// Answer of the core about the digests of one call.
-struct FoundKeys {
-    keys: HashMap<KeyDigest, ResolvedKey>,
-    /// Revision of the answer, and the history that it belongs to.
-    revision: i64,
-    history: u64,
-    /// Time at which the core was asked.
-    asked_at: UnixMillis,
-}
+/// Answer of the core about the digests of one call. `None` stands for invalid data.
+type FoundKeys = HashMap<KeyDigest, Option<Arc<CachedKey>>>;
 
 impl KeyResolver {
     /// Returns a resolver with an empty cache, whose core must have these methods. Calls `on_changes`
@@ -250,17 +243,14 @@ impl ResolverState {
         for _ in 0..3 {
             // Again if the core answers with data that it has itself declared stale.
             let found = self.lookups.find(digest, unknown_from).await??;
-            let key = found.keys.get(&digest).cloned().ok_or(KeyError::Unknown)?;
-            let FoundKeys { revision, history, asked_at, .. } = *found;
-            let stamp = Stamp { account_id: key.account_id, revision, history, asked_at };
-            let Some(entry) = CachedKey::read(key, stamp) else {
+            let Some(entry) = found.get(&digest).ok_or(KeyError::Unknown)? else {
                 tracing::error!(
                     "the core's answer about an API key is invalid: the core may be a newer version"
                 );
                 return Err(KeyError::CoreAway);
             };
-            if self.changes.admit(stamp) {
-                return Ok(Arc::new(entry));
+            if self.changes.admit(entry.stamp) {
+                return Ok(Arc::clone(entry));
             }
         }
         tracing::debug!("the core's answers about an API key are older than the changes that it listed");
@@ -309,12 +299,14 @@ fn lookups(
         let call = async move {
             let (asked_at, history) = (clock.now(), changes.history());
             let answer = core.resolve(&digests).await?;
-            // Malformed entries are skipped.
-            let keys = answer
-                .keys
-                .into_iter()
-                .filter_map(|found| Some((KeyDigest(found.digest.try_into().ok()?), found.key?)));
-            Ok(Arc::new(FoundKeys { keys: keys.collect(), revision: answer.revision, history, asked_at }))
+            let revision = answer.revision;
+            // Entries without a digest or a key are skipped.
+            let keys = answer.keys.into_iter().filter_map(|found| {
+                let (digest, key) = (KeyDigest(found.digest.try_into().ok()?), found.key?);
+                let stamp = Stamp { account_id: key.account_id, revision, history, asked_at };
+                Some((digest, CachedKey::read(key, stamp).map(Arc::new)))
+            });
+            Ok(Arc::new(keys.collect::<FoundKeys>()))
         };
         call.boxed()
     })

@@ -39,11 +39,8 @@ impl InProcessLimiter {
 #[async_trait]
 impl RateLimiter for InProcessLimiter {
     async fn take(&self, caller: &LimitKey, quota: Quota, settled_at: UnixMillis) -> Decided<Decision> {
-        Ok(self.counters.update(
-            caller,
-            || self.clock.now(),
-            |record, now| policy::take(record, quota, settled_at, now),
-        ))
+        let step = |record, now| policy::take(record, quota, settled_at, now);
+        Ok(self.counters.update(caller, || self.clock.now(), step))
     }
 
     async fn inspect(&self, caller: &LimitKey, quota: Quota, settled_at: UnixMillis) -> Decided<LimitStatus> {

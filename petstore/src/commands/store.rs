@@ -221,12 +221,8 @@ fn require_no_log(file: &Path) -> Result<(), CliError> {
 
 fn sqlite_file(database: &DatabaseSettings) -> Result<PathBuf, InvalidSetting> {
     let url = database.url()?;
-    url.sqlite_file().map(Path::to_owned).ok_or_else(|| {
-        InvalidSetting::new(
-            "--database-url",
-            "is not a SQLite file; use pg_dump and pg_restore for PostgreSQL",
-        )
-    })
+    let rule = "is not a SQLite file; use pg_dump and pg_restore for PostgreSQL";
+    url.sqlite_file().map(Path::to_owned).ok_or_else(|| InvalidSetting::new("--database-url", rule))
 }
 
 /// Runs the work until it ends, or until SIGTERM or SIGINT. Then it leaves nothing behind.

@@ -1,11 +1,6 @@
 //! Parts of a process.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, path::Path, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use parking_lot::RwLock;
@@ -22,7 +17,7 @@ use petstore_rate_limit::{RedisLimiter, ResilientLimiter, redis_metrics};
 use petstore_settings::{
     CoreAddressSettings, EdgeSettings, GrpcSettings, LimiterSettings, StoreSettings, settings_file,
 };
-use petstore_telemetry::metrics::{Collector, Collectors, IntGauge, IntGaugeVec, Sampled, gauge, gauges};
+use petstore_telemetry::metrics::{Collectors, IntGauge, IntGaugeVec, Sampled, gauge, gauges};
 use rustix::fs::{StatVfs, statvfs};
 use tokio::{runtime::Handle, task::spawn_blocking};
 use tonic::service::Routes;
@@ -267,31 +262,19 @@ fn certificate_expiry(file: Option<&Path>) -> i64 {
 /// Returns the metrics of the file system of a store in a file. A database server has its own.
 fn disk_metrics(url: &DatabaseUrl) -> Collectors {
     let folder = url.sqlite_file().map(|file| folder_of(file).to_owned());
+    let sampled = |name: &str, help: &str, blocks: fn(&StatVfs) -> u64| {
+        let folder = folder.clone();
+        Sampled::boxed(gauges(name, help, &[]), move |gauge: &IntGaugeVec| {
+            if let Some(disk) = folder.as_ref().and_then(|folder| statvfs(folder).ok()) {
+                let bytes = blocks(&disk).saturating_mul(disk.f_frsize);
+                gauge.with_label_values::<&str>(&[]).set(i64::try_from(bytes).unwrap_or(i64::MAX));
+            }
+        })
+    };
+    let available = "Free bytes of the file system with SQLite's file.";
+    let size = "Size of the file system with SQLite's file, in bytes.";
     vec![
-        sampled(
-            "petstore_store_disk_available_bytes",
-            "Free bytes of the file system with SQLite's file.",
-            folder.clone(),
-            |disk| disk.f_bavail.saturating_mul(disk.f_frsize),
-        ),
-        sampled(
-            "petstore_store_disk_size_bytes",
-            "Size of the file system with SQLite's file, in bytes.",
-            folder,
-            |disk| disk.f_blocks.saturating_mul(disk.f_frsize),
-        ),
+        sampled("petstore_store_disk_available_bytes", available, |disk| disk.f_bavail),
+        sampled("petstore_store_disk_size_bytes", size, |disk| disk.f_blocks),
     ]
-}
-
-fn sampled(
-    name: &str,
-    help: &str,
-    folder: Option<PathBuf>,
-    value: fn(&StatVfs) -> u64,
-) -> Box<dyn Collector> {
-    Sampled::boxed(gauges(name, help, &[]), move |gauge: &IntGaugeVec| {
-        if let Some(disk) = folder.as_ref().and_then(|folder| statvfs(folder).ok()) {
-            gauge.with_label_values::<&str>(&[]).set(i64::try_from(value(&disk)).unwrap_or(i64::MAX));
-        }
-    })
 }

@@ -36,10 +36,17 @@ fn error_page(reason: ErrorReason) -> String {
             Retry::Never => "the operator",
             Retry::Backoff | Retry::After => "the operator; as a client, wait and retry",
         },
-        retry = prose(retry_sentence(code.retry)),
+        retry = prose(match code.retry {
+            Retry::Never => "No. Fix the request first.",
+            Retry::Backoff => "Yes, a few times, with exponential backoff.",
+            Retry::After => "Yes. Wait `Retry-After` seconds; back off exponentially if it fails again.",
+        }),
         meaning = prose(meaning),
         remedy = with_links(&prose(remedy)),
-        operator = for_operators(operator),
+        operator = match operator {
+            "" => String::new(),
+            _ => format!("        <p>For the operator: {}</p>\n", prose(operator)),
+        },
         example =
             openapi::error_examples(openapi::document()).get(code.name).map(example).unwrap_or_default(),
     )
@@ -67,12 +74,6 @@ pub(super) fn index() -> DocsPage {
     })
 }
 
-/// Returns a paragraph of HTML, or nothing if the operator has nothing to do.
-fn for_operators(operator: &str) -> String {
-    let paragraph = || format!("        <p>For the operator: {}</p>\n", prose(operator));
-    if operator.is_empty() { String::new() } else { paragraph() }
-}
-
 /// Returns the gRPC status as HTML.
 fn grpc_status(reason: ErrorReason) -> String {
     grpc_name(reason).map_or_else(|| "–".to_owned(), |code| format!("<code>{code}</code>"))
@@ -88,15 +89,6 @@ pub(super) fn by_status() -> Vec<ErrorReason> {
     let mut reasons: Vec<_> = ErrorReason::all().collect();
     reasons.sort_by_key(|reason| reason.code().http);
     reasons
-}
-
-/// Returns the advice on repeating a request as a sentence. `` `…` `` is code.
-const fn retry_sentence(retry: Retry) -> &'static str {
-    match retry {
-        Retry::Never => "No. Fix the request first.",
-        Retry::Backoff => "Yes, a few times, with exponential backoff.",
-        Retry::After => "Yes. Wait `Retry-After` seconds; back off exponentially if it fails again.",
-    }
 }
 
 /// Returns the explanation of a code in `docs/errors.md`: its meaning, advice for the client, and for the

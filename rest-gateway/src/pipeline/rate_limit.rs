@@ -55,8 +55,9 @@ pub(super) async fn admit(gateway: &GatewayState, context: &RequestContext, send
         }
         Sender::NoKey(UnusableKey { error, .. }) => {
             let address = LimitKey::Address(context.address);
-            let counted = count(gateway, &address, ADDRESS_QUOTA).await;
-            admission(gateway, &address, ADDRESS_QUOTA, counted, Some(error.clone().into()))
+            let taken = gateway.limiter.take(&address, ADDRESS_QUOTA, UnixMillis(0)).await;
+            let judged = taken.map(|decision| (decision, None)); // an address is never banned
+            admission(gateway, &address, ADDRESS_QUOTA, judged, Some(error.clone().into()))
         }
     }
 }
@@ -117,19 +118,17 @@ fn settled_at(last_ban: Option<&LastBan>) -> UnixMillis {
 }
 
 /// Counts a request for usage. It uses no quota and is answered even if the quota is used up, and during a
-/// ban. It has a separate limit, which is shown only when it refuses.
+/// ban. It has a separate limit, which never leads to a ban and is shown only when it refuses.
 async fn admit_to_usage(gateway: &GatewayState, key: &KnownKey) -> Admission {
     let own = LimitKey::Usage(key.account_id);
-    let counted = count(gateway, &own, USAGE_QUOTA).await;
-    let admission = admission(gateway, &own, USAGE_QUOTA, counted, None);
+    let taken = gateway.limiter.take(&own, USAGE_QUOTA, UnixMillis(0)).await;
+    let judged = taken.map(|decision| (decision, None));
+    let admission = admission(gateway, &own, USAGE_QUOTA, judged, None);
     if admission.0.is_err() {
         return admission;
     }
     match limit_status(gateway, key).await {
-        Ok(limits) => {
-            let decision = Some(limits.decision);
-            (Ok(Some(Box::new(limits))), decision)
-        }
+        Ok(limits) => (Ok(Some(Box::new(limits))), Some(limits.decision)),
         Err(unavailable) => (Err(unavailable.into()), Some(undecided(key.quota, gateway.clock.now()))),
     }
 }
@@ -150,15 +149,6 @@ fn limit_key(gateway: &GatewayState, key: &KnownKey) -> LimitKey {
     } else {
         LimitKey::Account(key.account_id)
     }
-}
-
-/// Counts one request against a limit that never leads to a ban.
-async fn count(
-    gateway: &GatewayState,
-    limit_key: &LimitKey,
-    quota: Quota,
-) -> Result<Judged, LimiterUnavailable> {
-    Ok((gateway.limiter.take(limit_key, quota, UnixMillis(0)).await?, None))
 }
 
 /// Returns the admission of a request. If it is within the limits, it may pass, unless there is another

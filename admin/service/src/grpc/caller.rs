@@ -70,10 +70,8 @@ impl Call {
 
     /// Returns the account that a filter names; `None` for an empty name, which selects every account.
     pub(super) async fn account_id(&self, name: &str) -> Result<Option<AccountId>> {
-        match convert::account_filter(name)? {
-            Some(name) => Ok(Some(self.accounts().find_account(&name).await?.id)),
-            None => Ok(None),
-        }
+        let Some(name) = convert::account_filter(name)? else { return Ok(None) };
+        Ok(Some(self.accounts().find_account(&name).await?.id))
     }
 }
 

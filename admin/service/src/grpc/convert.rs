@@ -47,12 +47,9 @@ pub(super) fn moment(field: &'static str, timestamp: Timestamp) -> Result<UnixMi
 
 /// Parses the duration in the given field, to the millisecond. It must not be negative.
 pub(super) fn duration(field: &'static str, duration: prost_types::Duration) -> Result<Duration> {
-    let parsed =
-        Duration::try_from(duration).ok().map(|it| it.as_millis()).and_then(|it| u64::try_from(it).ok());
-    parsed
-        .filter(|millis| *millis <= UnixMillis::LAST.0)
-        .map(Duration::from_millis)
-        .ok_or_else(|| refuse(field, "must be a duration, and not a negative one"))
+    let millis = Duration::try_from(duration).ok().and_then(|it| u64::try_from(it.as_millis()).ok());
+    let parsed = millis.filter(|millis| *millis <= UnixMillis::LAST.0).map(Duration::from_millis);
+    parsed.ok_or_else(|| refuse(field, "must be a duration, and not a negative one"))
 }
 
 pub(super) fn account_name(raw: &str) -> Result<AccountName> {

@@ -162,10 +162,8 @@ impl AdminStore {
                     .filter(Column::Name.eq(name.as_str()))
                     .exec(change.session)
                     .await?;
-                operator_session::Entity::delete_many()
-                    .filter(operator_session::Column::OperatorId.eq(id))
-                    .exec(change.session)
-                    .await?;
+                let of_operator = operator_session::Column::OperatorId.eq(id);
+                operator_session::Entity::delete_many().filter(of_operator).exec(change.session).await?;
                 let last_four = Some(token.last_four().to_owned());
                 let after = Operator { last_four, revoked_at: None, expires_at, ..before.clone() };
                 change.record("RotateOperator", Some(&before), &after).await?;

@@ -122,13 +122,11 @@ fn deprecated_use(
     let requests = requests.map(count).into_iter().fold(count(DayColumn::Succeeded), Expr::add);
     let at = || Expr::col((table.clone(), period.clone()));
     let used: Expr = Expr::case(count(DayColumn::GetPet).gt(0), at()).into();
+    let of_account = Expr::col((account::Entity, account::Column::Id)).eq(count(DayColumn::AccountId));
     let mut query = Query::select();
     query
         .from(table.clone())
-        .inner_join(
-            account::Entity,
-            Expr::col((account::Entity, account::Column::Id)).eq(count(DayColumn::AccountId)),
-        )
+        .inner_join(account::Entity, of_account)
         .expr_as(sum_of(count(DayColumn::GetPet)), "sum")
         .expr_as(sum_of(requests), "requests")
         .expr_as(used.max(), "last")
@@ -174,12 +172,10 @@ fn deprecated_use(
 /// Returns the query for the accounts with most requests answered with 429 since a minute: `name` and `sum`.
 fn most_refused(since: Minute, max: u64) -> SelectStatement {
     let of_minutes = |column: MinuteColumn| Expr::col((usage_minute::Entity, column));
+    let account_id = of_minutes(MinuteColumn::AccountId);
     Query::select()
         .from(usage_minute::Entity)
-        .inner_join(
-            account::Entity,
-            Expr::col((account::Entity, account::Column::Id)).eq(of_minutes(MinuteColumn::AccountId)),
-        )
+        .inner_join(account::Entity, Expr::col((account::Entity, account::Column::Id)).eq(account_id))
         .column((account::Entity, NAME))
         .expr_as(sum_of(of_minutes(MinuteColumn::Refused)), "sum")
         .and_where(of_minutes(MinuteColumn::Minute).gte(since.0))

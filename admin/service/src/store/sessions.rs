@@ -72,12 +72,9 @@ impl AdminStore {
 
     /// Extends a session that is used, at most once a minute. One that a core of 1.1 opened is not extended.
     pub(super) async fn extend_session(&self, digest: KeyDigest, now: UnixMillis) -> Result<()> {
-        let row = self.database.all(operator_session::Entity::find().filter(is_session(digest))).await?.pop();
-        let Some((row, opened_at)) =
-            row.and_then(|row| row.opened_at.map(|at| (row, UnixMillis::stored(at))))
-        else {
-            return Ok(());
-        };
+        let find = operator_session::Entity::find().filter(is_session(digest));
+        let Some(row) = self.database.all(find).await?.pop() else { return Ok(()) };
+        let Some(opened_at) = row.opened_at.map(UnixMillis::stored) else { return Ok(()) };
         let last = opened_at.plus(Operator::SESSION_TTL);
         let expires_at = now.plus(Operator::SESSION_IDLE).min(last);
         if expires_at.since(UnixMillis::stored(row.expires_at)) >= Duration::from_mins(1) {

@@ -225,13 +225,9 @@ fn from_message(message: &DynamicMessage) -> Json {
 
 /// Returns the body of an answer: the field with this name, or all of it.
 pub(super) fn body(answer: &DynamicMessage, field: Option<&str>) -> Json {
-    match field {
-        Some(field) => {
-            let value = answer.get_field_by_name(field);
-            value.and_then(|value| value.as_message().map(from_message)).unwrap_or_default()
-        }
-        None => from_message(answer),
-    }
+    let Some(field) = field else { return from_message(answer) };
+    let value = answer.get_field_by_name(field);
+    value.and_then(|value| value.as_message().map(from_message)).unwrap_or_default()
 }
 
 fn value_of(field: &FieldDescriptor, value: &Value) -> Json {

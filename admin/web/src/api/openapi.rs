@@ -78,12 +78,8 @@ impl Components {
             let mut body = self.object("", &fields);
             operation["requestBody"] = json!({});
             // A change names the fields that it changes.
-            let required: Vec<_> = match binding.http_method {
-                Method::PATCH => Vec::new(),
-                _ => {
-                    fields.iter().filter(|field| is_required(field)).map(FieldDescriptor::json_name).collect()
-                }
-            };
+            let required = fields.iter().filter(|it| is_required(it) && binding.http_method != Method::PATCH);
+            let required: Vec<_> = required.map(FieldDescriptor::json_name).collect();
             if !required.is_empty() {
                 body["required"] = json!(required);
                 operation["requestBody"]["required"] = json!(true);
@@ -196,10 +192,8 @@ fn comments(file: &FileDescriptor) -> HashMap<Vec<i32>, String> {
     }
     let in_json = |part: &str| {
         let name = part.trim_end_matches(|end: char| !end.is_ascii_alphanumeric());
-        names
-            .get(name)
-            .filter(|_| name.contains('_'))
-            .map_or(part.to_owned(), |json| part.replacen(name, json, 1))
+        let json = names.get(name).filter(|_| name.contains('_'));
+        json.map_or(part.to_owned(), |json| part.replacen(name, json, 1))
     };
     let words = |comment: &str| {
         let line = comment.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -200,11 +200,8 @@ async fn keep(transaction: &Session, key_id: &str, note: BanNote) -> Result<(), 
     use ban::Column::{EndsAt, ImposedAt, Origin, Reason};
     let replace =
         OnConflict::column(ban::Column::KeyId).update_columns([ImposedAt, EndsAt, Origin, Reason]).to_owned();
-    ban::Entity::insert(note_row(key_id, note))
-        .on_conflict(replace)
-        .exec_without_returning(transaction)
-        .await
-        .map(drop)
+    let insert = ban::Entity::insert(note_row(key_id, note)).on_conflict(replace);
+    insert.exec_without_returning(transaction).await.map(drop)
 }
 
 async fn forget_what_is_over(transaction: &Session, now: UnixMillis) -> Result<(), DbErr> {

@@ -255,11 +255,8 @@ async fn set(
     column: api_key::Column,
     value: impl Into<Value>,
 ) -> Result<(), PetStoreError> {
-    api_key::Entity::update_many()
-        .col_expr(column, Expr::value(value))
-        .filter(api_key::Column::Id.eq(id.to_string()))
-        .exec(transaction)
-        .await?;
+    let update = api_key::Entity::update_many().col_expr(column, Expr::value(value));
+    update.filter(api_key::Column::Id.eq(id.to_string())).exec(transaction).await?;
     Ok(())
 }
 

@@ -116,11 +116,8 @@ impl StoredPets {
                         .all(transaction)
                         .await?;
                     let last = full.first().map_or(expiry, |row| row.created_at);
-                    let deleted = create_request::Entity::delete_many()
-                        .filter(C::CreatedAt.lte(last))
-                        .exec(transaction)
-                        .await?;
-                    Ok(deleted.rows_affected)
+                    let old = create_request::Entity::delete_many().filter(C::CreatedAt.lte(last));
+                    Ok(old.exec(transaction).await?.rows_affected)
                 })
             })
             .await

@@ -153,36 +153,31 @@ impl Queue {
     }
 
     /// Submits a job that is never withdrawn. Returns its number if it was queued.
-    pub(super) fn push(&self, mut job: Job) -> Option<u64> {
-        let mut state = self.0.lock();
-        if state.is_closed {
-            drop(state);
-            refuse(job);
-            return None;
-        }
-        let number = state.next_number;
-        state.next_number += 1;
-        job.number = number;
-        while let Some(owner) = state.idle.pop() {
-            match owner.next.send(job) {
-                Ok(()) => return None,
-                Err(returned) => job = returned, // its runtime is shutting down
-            }
-        }
-        state.waiting.push_back(job);
-        Some(number)
+    pub(super) fn push(&self, job: Job) -> Option<u64> {
+        self.place(job, false)
     }
 
     /// Puts back the job of an owner that has no connection. Returns `None` if the job needs none: an idle
     /// owner that has one gets the job, or it is refused because the queue is closed.
-    pub(super) fn claim(&self, mut job: Job) -> Option<Claim<'_>> {
+    pub(super) fn claim(&self, job: Job) -> Option<Claim<'_>> {
+        let number = self.place(job, true)?;
+        Some(Claim { queue: self, number })
+    }
+
+    /// Hands the job to an idle owner, one with a connection if the job `is_claimed`; or queues it by its
+    /// number, which is a new one unless the job is claimed. Returns the number if it was queued.
+    fn place(&self, mut job: Job, is_claimed: bool) -> Option<u64> {
         let mut state = self.0.lock();
         if state.is_closed {
             drop(state);
             refuse(job);
             return None;
         }
-        while let Some(owner) = state.idle.pop_if(|owner| owner.has_connection) {
+        if !is_claimed {
+            job.number = state.next_number;
+            state.next_number += 1;
+        }
+        while let Some(owner) = state.idle.pop_if(|owner| owner.has_connection || !is_claimed) {
             match owner.next.send(job) {
                 Ok(()) => return None,
                 Err(returned) => job = returned, // its runtime is shutting down
@@ -191,8 +186,8 @@ impl Queue {
         let number = job.number;
         let index = state.waiting.partition_point(|waiting| waiting.number < number);
         state.waiting.insert(index, job);
-        state.connecting += 1;
-        Some(Claim { queue: self, number })
+        state.connecting += usize::from(is_claimed);
+        Some(number)
     }
 
     /// Returns the next step of an owner. One that has a connection does the oldest job. Any other leaves as

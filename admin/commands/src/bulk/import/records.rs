@@ -19,6 +19,25 @@ use crate::{bulk::Format, error::CommandError};
 /// Line that a row begins on, and its pet or the reason why it has none.
 type Record = (i64, Result<NewPet, RowError>);
 
+/// Maximum number of lines in a chunk, which is the maximum of a message to the core.
+const MAX_LINES: usize = 1_000;
+/// Maximum number of lines between the first and the last of a chunk, so that the import has a position to
+/// continue from even if no line can be imported.
+const MAX_SPAN: i64 = 10_000;
+
+/// Lines of a file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Chunk {
+    /// Lines with a pet.
+    pub(crate) lines: Vec<ImportLine>,
+    /// Lines without a pet.
+    pub(crate) rejected: Vec<RejectedLine>,
+    /// Number of lines that rejected rows span beyond the first of each.
+    pub(crate) further_rejected: i64,
+    /// Number of the last line that is in this chunk or one before.
+    pub(crate) last_line: i64,
+}
+
 /// Reader of a file's pets, in chunks.
 pub(crate) struct Records {
     lines: Lines<Box<dyn BufRead + Send>>,
@@ -56,58 +75,6 @@ impl Records {
         Ok(Self { lines, done, table, file, strict, is_over: false })
     }
 
-    /// Returns the next pet; `None` at the end.
-    fn next_record(&mut self) -> Result<Option<Record>, CommandError> {
-        let Self { lines, done, table, file, .. } = self;
-        let failed = |source| CommandError::Read { file: file.clone(), source };
-        while lines.number() < *done {
-            if lines.next().map_err(failed)?.is_none() {
-                return Ok(None);
-            }
-        }
-        match table {
-            Some(table) => table.next(lines).map_err(failed),
-            None => next_json(lines).map_err(failed),
-        }
-    }
-}
-
-const UTF_16: &str = "is UTF-16, but import reads UTF-8: convert it with `iconv -f UTF-16 -t UTF-8`";
-const JSON_ARRAY: &str = "holds a JSON array, but import reads NDJSON, one JSON object a line: convert it \
-    with `jq -c '.[]'`";
-
-fn next_json<R: BufRead>(lines: &mut Lines<R>) -> io::Result<Option<Record>> {
-    loop {
-        let line = lines.number() + 1;
-        return Ok(match lines.next()? {
-            None => None,
-            Some(Line::Text(text)) if text.trim_ascii().is_empty() => continue,
-            Some(Line::Text(text)) => Some((line, pets::from_json(text))),
-            Some(Line::TooLong) => Some((line, Err(too_long()))),
-        });
-    }
-}
-
-/// Maximum number of lines in a chunk, which is the maximum of a message to the core.
-const MAX_LINES: usize = 1_000;
-/// Maximum number of lines between the first and the last of a chunk, so that the import has a position to
-/// continue from even if no line can be imported.
-const MAX_SPAN: i64 = 10_000;
-
-/// Lines of a file.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Chunk {
-    /// Lines with a pet.
-    pub(crate) lines: Vec<ImportLine>,
-    /// Lines without a pet.
-    pub(crate) rejected: Vec<RejectedLine>,
-    /// Number of lines that rejected rows span beyond the first of each.
-    pub(crate) further_rejected: i64,
-    /// Number of the last line that is in this chunk or one before.
-    pub(crate) last_line: i64,
-}
-
-impl Records {
     /// Sends all chunks, unless the receiver closes first.
     pub(crate) fn send_to(mut self, receiver: &mpsc::Sender<Result<Chunk, CommandError>>) {
         while let Some(chunk) = self.next_chunk().transpose() {
@@ -144,5 +111,36 @@ impl Records {
         }
         chunk.last_line = self.lines.number();
         Ok((chunk.last_line > first).then_some(chunk))
+    }
+
+    /// Returns the next pet; `None` at the end.
+    fn next_record(&mut self) -> Result<Option<Record>, CommandError> {
+        let Self { lines, done, table, file, .. } = self;
+        let failed = |source| CommandError::Read { file: file.clone(), source };
+        while lines.number() < *done {
+            if lines.next().map_err(failed)?.is_none() {
+                return Ok(None);
+            }
+        }
+        match table {
+            Some(table) => table.next(lines).map_err(failed),
+            None => next_json(lines).map_err(failed),
+        }
+    }
+}
+
+const UTF_16: &str = "is UTF-16, but import reads UTF-8: convert it with `iconv -f UTF-16 -t UTF-8`";
+const JSON_ARRAY: &str = "holds a JSON array, but import reads NDJSON, one JSON object a line: convert it \
+    with `jq -c '.[]'`";
+
+fn next_json<R: BufRead>(lines: &mut Lines<R>) -> io::Result<Option<Record>> {
+    loop {
+        let line = lines.number() + 1;
+        return Ok(match lines.next()? {
+            None => None,
+            Some(Line::Text(text)) if text.trim_ascii().is_empty() => continue,
+            Some(Line::Text(text)) => Some((line, pets::from_json(text))),
+            Some(Line::TooLong) => Some((line, Err(too_long()))),
+        });
     }
 }

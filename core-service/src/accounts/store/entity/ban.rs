@@ -60,5 +60,6 @@ pub(crate) fn note_message(note: &BanNote, now: UnixMillis) -> (Option<internal:
         let (origin, reason) = ban.origin.message();
         internal::Ban { imposed_at_ms: ban.from.as_i64(), ends_at_ms: ban.until.as_i64(), origin, reason }
     });
-    (last_ban, note.lifted_at().map(UnixMillis::as_i64))
+    let lifted_at = if let BanNote::Lifted(at) = note { Some(at.as_i64()) } else { None };
+    (last_ban, lifted_at)
 }

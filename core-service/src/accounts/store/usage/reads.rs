@@ -89,10 +89,8 @@ impl Accounts {
         query.expr_as(last_report, LAST_REPORT).order_by(DayColumn::Day, Order::Asc);
         let (mut days, mut last_report) = (Vec::new(), 0);
         for row in self.database.rows(query).await? {
-            days.push((
-                Day(row.try_get("", DayColumn::Day.as_str())?),
-                RequestCounts::from_query_result(&row, "")?,
-            ));
+            let day = Day(row.try_get("", DayColumn::Day.as_str())?);
+            days.push((day, RequestCounts::from_query_result(&row, "")?));
             last_report = row.try_get::<Option<i64>>("", LAST_REPORT)?.unwrap_or_default();
         }
         Ok((days, last_report))
