@@ -141,9 +141,9 @@ pub(crate) fn object(body: &[u8]) -> Result<Members<'_>, ApiError> {
     let value: &RawValue =
         serde_json::from_str(text).map_err(|error| malformed(format!("one JSON value: {error}")))?;
     check(value.get())?;
-    let is_object = value.get().starts_with('{');
-    let members = serde_json::from_str(value.get()).ok().filter(|_| is_object);
-    members.ok_or_else(|| ApiError::ValidationFailed("the body must be a JSON object".to_owned().into()))
+    // Nothing else can be wrong with it now.
+    let no_object = |_| ApiError::ValidationFailed("the body must be a JSON object".to_owned().into());
+    serde_json::from_str(value.get()).map_err(no_object)
 }
 
 fn malformed(rule: impl fmt::Display) -> ApiError {
