@@ -44,7 +44,7 @@ pub use self::{
 };
 use self::{
     call::{CALL_TIMEOUT, call, client, credentials},
-    error::AdminError,
+    error::AdminApiError,
     method::{AdminMethod, Binding},
 };
 
@@ -77,7 +77,7 @@ pub(crate) fn api(state: Arc<AdminState>) -> Router {
         .route(composed::LIMITS_PATH, get(composed::get_limits))
         .route(composed::USAGE_CSV_PATH, get(composed::get_usage_csv))
         .route("/admin/v1/openapi.json", document)
-        .fallback(async || AdminError::from(ApiError::RouteNotFound))
+        .fallback(async || AdminApiError::from(ApiError::RouteNotFound))
         .method_not_allowed_fallback(async || ([(header::CACHE_CONTROL, "no-store")], method_not_allowed()))
         .with_state(state)
 }
@@ -135,7 +135,7 @@ pub async fn check_operators_head(request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     match check_head(&parts) {
         Ok(()) => next.run(Request::from_parts(parts, body)).await,
-        Err(error) => AdminError::from(error).into_response(),
+        Err(error) => AdminApiError::from(error).into_response(),
     }
 }
 
@@ -146,7 +146,7 @@ pub async fn check_operators_head(request: Request, next: Next) -> Response {
 /// If the body is too large, too late or broken. The error is the response with its Error body.
 pub async fn with_whole_body(request: Request) -> Result<Request, Response> {
     let (parts, body) = request.into_parts();
-    let body = request_body::read(body).await.map_err(|error| AdminError::from(error).into_response())?;
+    let body = request_body::read(body).await.map_err(|error| AdminApiError::from(error).into_response())?;
     Ok(Request::from_parts(parts, body.into()))
 }
 
@@ -191,8 +191,8 @@ async fn body_of(request: Request, binding: &Binding) -> Result<Bytes, ApiError>
 }
 
 /// Completes an answer. It is not cacheable: it belongs to one operator, and may hold a new key.
-fn finished(status: StatusCode, answered: Result<String, AdminError>, record: CallRecord) -> Response {
-    let response = answered.map_or_else(AdminError::into_response, |body| json_response(status, body));
+fn finished(status: StatusCode, answered: Result<String, AdminApiError>, record: CallRecord) -> Response {
+    let response = answered.map_or_else(AdminApiError::into_response, |body| json_response(status, body));
     ([(header::CACHE_CONTROL, "no-store")], Extension(record), response).into_response()
 }
 
@@ -216,7 +216,7 @@ pub async fn record_log_level(
         call(&TracedTransport::from(core), &method, &message, &credentials, &mut record).await?;
         Ok(record.operator.unwrap_or_default())
     };
-    recorded.await.map_err(AdminError::into_response)
+    recorded.await.map_err(AdminApiError::into_response)
 }
 
 impl AdminState {
@@ -229,7 +229,7 @@ impl AdminState {
         &self,
         headers: &HeaderMap,
         extensions: &http::Extensions,
-    ) -> Result<HeaderMap, AdminError> {
+    ) -> Result<HeaderMap, AdminApiError> {
         credentials(headers, client(&self.gateway, headers, extensions))
     }
 
@@ -240,7 +240,7 @@ impl AdminState {
         message: &DynamicMessage,
         credentials: &HeaderMap,
         record: &mut CallRecord,
-    ) -> Result<DynamicMessage, AdminError> {
+    ) -> Result<DynamicMessage, AdminApiError> {
         record.note(method, message);
         let permit = timeout(CALL_TIMEOUT, self.calls.acquire()).await;
         let _permit = permit.map_err(|_| ApiError::DeadlineExceeded)?; // it is never closed

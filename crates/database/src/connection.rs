@@ -38,7 +38,7 @@ pub(super) use batches::SLOTS;
 pub(super) use session::Target;
 
 use super::health::Health;
-use owner::{Server, Shared};
+use owner::{DatabaseServer, Shared};
 use queue::{Job, Queue, TypedJob};
 
 /// Timeout for acquiring a free owner, and a new connection if that owner needs one. Its error has the
@@ -98,7 +98,7 @@ impl Connections {
         Self::with(settings, Arc::clone(&self.owners.shared.server))
     }
 
-    fn with(settings: Settings, server: Arc<Server>) -> Self {
+    fn with(settings: Settings, server: Arc<DatabaseServer>) -> Self {
         let count = settings.connections;
         let shared = Arc::new(Shared::new(settings, server));
         let tasks = (0..count).map(|_| tokio::spawn(owner::work(Arc::clone(&shared)))).collect();

@@ -30,14 +30,14 @@ pub(super) async fn explain_refusal(
         check_request_id(&request_id).map_err(convert::refused)?;
     }
     let is_by_request = account.is_none() && key_id.is_empty();
-    let mut subjects = Vec::new();
+    let mut evidence = Vec::new();
     match (account, key_id.as_str(), request_id.as_str()) {
         (None, "", "") => return Err(convert::refuse("account", "is required, or keyId or requestId")),
         (None, "", id) => {
             for refusal in accounts.refusals_of_request(id).await? {
                 let (account, key) = account_and_key(accounts, &refusal).await?;
                 let keys = key.into_iter().collect();
-                subjects.push(Subject::of(accounts, account, keys, vec![refusal], recent).await?);
+                evidence.push(Evidence::of(accounts, account, keys, vec![refusal], recent).await?);
             }
         }
         (Some(account), "", id) => {
@@ -45,7 +45,7 @@ pub(super) async fn explain_refusal(
             let keys = accounts.keys_of(&account).await?;
             let mut refusals = accounts.refusals_of_account(account.id, recent).await?;
             refusals.retain(|refusal| id.is_empty() || refusal.request_id == id);
-            subjects.push(Subject::of(accounts, Some(account), keys, refusals, recent).await?);
+            evidence.push(Evidence::of(accounts, Some(account), keys, refusals, recent).await?);
         }
         (None, id, "") => {
             let key = accounts.find_key(convert::key_id(id)?).await?;
@@ -54,30 +54,29 @@ pub(super) async fn explain_refusal(
             refusals.retain(|refusal| refusal.key_id == Some(key.id));
             // If the request names a key, its end is explained regardless of its age.
             let since = UnixMillis(0);
-            subjects.push(Subject::of(accounts, Some(account), vec![key], refusals, since).await?);
+            evidence.push(Evidence::of(accounts, Some(account), vec![key], refusals, since).await?);
         }
         _ => return Err(convert::refuse("keyId", "cannot be combined with account or requestId")),
     }
 
     if !request_id.is_empty() {
         // Requests that are counted with this one have other ids.
-        subjects.iter_mut().flat_map(|it| &mut it.refusals).for_each(|refusal| refusal.repeats = 0);
+        evidence.iter_mut().flat_map(|it| &mut it.refusals).for_each(|refusal| refusal.repeats = 0);
     }
-    let is_stored = subjects.iter().any(|subject| !subject.refusals.is_empty());
+    let is_stored = evidence.iter().any(|it| !it.refusals.is_empty());
     let with_states = request_id.is_empty() || !is_stored;
-    let mut explanations: Vec<_> =
-        subjects.iter().flat_map(|subject| subject.explanations(now, with_states)).collect();
+    let mut explanations: Vec<_> = evidence.iter().flat_map(|it| it.explanations(now, with_states)).collect();
     let begin = |it: &RefusalExplanation| it.start_time.map_or(0, |time| time.seconds);
     explanations.sort_by_key(|it| (!it.in_force, Reverse(begin(it))));
     explanations.truncate(20);
-    let named = subjects.first().filter(|_| !is_by_request);
+    let named = evidence.first().filter(|_| !is_by_request);
     let is_explained = is_stored || (request_id.is_empty() && !explanations.is_empty());
     let note = if is_explained { "" } else { NOT_STORED }.to_owned();
-    let key = named.filter(|_| !key_id.is_empty()).map_or(&[][..], |subject| &subject.keys);
+    let key = named.filter(|_| !key_id.is_empty()).map_or(&[][..], |it| &it.keys);
     Ok(ExplainRefusalResponse {
         explanations,
         note,
-        account: named.and_then(|subject| subject.account.as_ref()).map(convert::account),
+        account: named.and_then(|it| it.account.as_ref()).map(convert::account),
         key: keys::with_bans(&call, key).await?.pop(),
     })
 }
@@ -106,7 +105,7 @@ async fn account_and_key(
 /// An account and those of its keys that matter, with their refusals, newest first. Requests without a known
 /// key have no account.
 #[derive(Debug)]
-struct Subject {
+struct Evidence {
     account: Option<Account>,
     keys: Vec<ApiKeyRecord>,
     bans: Vec<(KeyId, BanNote)>,
@@ -115,7 +114,7 @@ struct Subject {
     since: UnixMillis,
 }
 
-impl Subject {
+impl Evidence {
     async fn of(
         accounts: &Accounts,
         account: Option<Account>,

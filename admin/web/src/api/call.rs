@@ -24,7 +24,7 @@ use tonic::{
 use tonic_prost::ProstEncoder;
 use tower::{BoxError, Service};
 
-use super::{error::AdminError, method::AdminMethod};
+use super::{error::AdminApiError, method::AdminMethod};
 
 /// Maximum duration of a call.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -41,8 +41,8 @@ pub(crate) struct CallRecord {
 
 /// Returns the header fields that a call copies from its request, and the address that the request came from.
 /// The core will judge the bearer credential.
-pub(super) fn credentials(headers: &HeaderMap, client: IpAddr) -> Result<HeaderMap, AdminError> {
-    bearer(headers).map_err(|_| AdminError::MissingToken)?;
+pub(super) fn credentials(headers: &HeaderMap, client: IpAddr) -> Result<HeaderMap, AdminApiError> {
+    bearer(headers).map_err(|_| AdminApiError::MissingToken)?;
     let mut own = HeaderMap::new();
     for name in [AUTHORIZATION, X_REQUEST_ID] {
         if let Some(value) = headers.get(&name) {
@@ -97,7 +97,7 @@ pub(super) async fn call(
     message: &DynamicMessage,
     credentials: &HeaderMap,
     record: &mut CallRecord,
-) -> Result<DynamicMessage, AdminError> {
+) -> Result<DynamicMessage, AdminApiError> {
     let mut request = Request::new(message.clone());
     request.metadata_mut().as_mut().extend(credentials.clone());
     match send(core.clone(), method, request, CALL_TIMEOUT).await {
@@ -107,7 +107,7 @@ pub(super) async fn call(
         }
         Err(status) => {
             record.note_operator(status.metadata());
-            Err(AdminError::from(&status))
+            Err(AdminApiError::from(&status))
         }
     }
 }

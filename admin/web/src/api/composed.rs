@@ -25,7 +25,7 @@ use serde_json::{Map, Value as Json, json};
 use super::{
     AdminState, PathParams, body_of,
     call::CallRecord,
-    error::AdminError,
+    error::AdminApiError,
     finished, in_path, json,
     method::{AdminMethod, Binding},
 };
@@ -61,7 +61,7 @@ pub(super) async fn get_limits(
                 let id = key["id"].as_str().unwrap_or_default();
                 let message = format!("account {account} has no key {id}");
                 let reason = AdminErrorReason::KeyNotFound;
-                return Err(AdminError::Refused { reason, message, retry_after: None });
+                return Err(AdminApiError::Refused { reason, message, retry_after: None });
             }
         }
         Ok(Json::Object(limits_of(&state, &found, &key).await?).to_string())
@@ -114,7 +114,7 @@ pub(super) async fn find_keys(State(state): State<Arc<AdminState>>, request: Req
             [(name, Json::String(text))] if name == "text" && !has_query => text,
             _ => {
                 let rule = "the body must have one field, text, a string, and the path no parameters";
-                return Err(AdminError::from(ApiError::InvalidParameter(rule.to_owned().into())));
+                return Err(AdminApiError::from(ApiError::InvalidParameter(rule.to_owned().into())));
             }
         };
         let method = method("FindKeys")?;
@@ -203,7 +203,7 @@ struct Report {
 
 impl Report {
     /// Returns the rows of the next page; `None` after the last one.
-    async fn page(&mut self, record: &mut CallRecord) -> Result<Option<String>, AdminError> {
+    async fn page(&mut self, record: &mut CallRecord) -> Result<Option<String>, AdminApiError> {
         let Some(mut message) = self.next.take() else { return Ok(None) };
         let answer = self.state.call(&self.method, &message, &self.credentials, record).await?;
         let page = self.method.body(&answer);
@@ -229,7 +229,7 @@ pub(super) async fn get_usage_csv(State(state): State<Arc<AdminState>>, request:
     // If a later page fails, the body breaks off without its end, which clients notice.
     let rest = stream::try_unfold(report, async |mut report| {
         let page = report.page(&mut CallRecord::default()).await?;
-        Ok::<_, AdminError>(page.map(|page| (page, report)))
+        Ok::<_, AdminApiError>(page.map(|page| (page, report)))
     });
     let body = stream::once(async { Ok(first) }).chain(rest).map(|page| page.map(Bytes::from));
     let headers = [
@@ -241,7 +241,7 @@ pub(super) async fn get_usage_csv(State(state): State<Arc<AdminState>>, request:
 }
 
 /// Returns the report that a request asks for. Its parameters are those of `ListAccountUsage`.
-async fn report(state: Arc<AdminState>, request: Request) -> Result<Report, AdminError> {
+async fn report(state: Arc<AdminState>, request: Request) -> Result<Report, AdminApiError> {
     let credentials = state.authenticate(request.headers(), request.extensions())?;
     let method = method("ListAccountUsage")?;
     let query = request.uri().query().unwrap_or_default().to_owned();

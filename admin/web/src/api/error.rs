@@ -14,7 +14,7 @@ use tonic_types::StatusExt;
 
 /// Reason for an Error body in place of the requested answer.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum AdminError {
+pub(super) enum AdminApiError {
     #[error("an operator token is required: send the header Authorization: Bearer pet_op_…")]
     MissingToken,
     /// Refusal by the core, with its own message.
@@ -35,7 +35,7 @@ pub fn admin_reason(status: &Status) -> Option<AdminErrorReason> {
 
 /// Maps a status by the reason in its `ErrorInfo`. A status without a reason of the admin API is mapped as on
 /// the public interface.
-impl From<&Status> for AdminError {
+impl From<&Status> for AdminApiError {
     fn from(status: &Status) -> Self {
         match (admin_reason(status), status.code()) {
             (Some(reason), _) => Self::Refused {
@@ -60,7 +60,7 @@ impl From<&Status> for AdminError {
     }
 }
 
-impl IntoResponse for AdminError {
+impl IntoResponse for AdminApiError {
     fn into_response(self) -> Response {
         let message = self.to_string();
         let mut response = match self {

@@ -6,13 +6,13 @@ use petstore_gateway::strict_members;
 use prost_reflect::{DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, ReflectMessage, Value};
 use serde_json::{Map, Value as Json, json};
 
-use super::error::AdminError;
+use super::error::AdminApiError;
 
 const TIMESTAMP: &str = "google.protobuf.Timestamp";
 const DURATION: &str = "google.protobuf.Duration";
 
 /// Returns the members of a body, which is strict JSON. An empty body has none.
-pub(super) fn members(body: &[u8]) -> Result<Vec<(String, Json)>, AdminError> {
+pub(super) fn members(body: &[u8]) -> Result<Vec<(String, Json)>, AdminApiError> {
     if body.trim_ascii().is_empty() {
         return Ok(Vec::new());
     }

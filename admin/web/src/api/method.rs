@@ -12,7 +12,7 @@ use prost_reflect::{
     ReflectMessage, ServiceDescriptor, Value,
 };
 
-use super::{error::AdminError, json};
+use super::{error::AdminApiError, json};
 
 const SERVICE: &str = "petstore.admin.v1.AdminService";
 
@@ -175,7 +175,7 @@ impl Binding {
         path: &[(String, String)],
         query: &str,
         body: &[u8],
-    ) -> Result<DynamicMessage, AdminError> {
+    ) -> Result<DynamicMessage, AdminApiError> {
         let input = method.0.input();
         let mut message = method.request();
         let mut faults = Vec::new();

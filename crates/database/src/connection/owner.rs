@@ -30,7 +30,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 pub(super) struct Shared {
     pub(super) settings: Arc<Settings>,
     pub(super) queue: Arc<Queue>,
-    pub(super) server: Arc<Server>,
+    pub(super) server: Arc<DatabaseServer>,
     /// One more reference for each open connection.
     open: Arc<()>,
     /// One more reference for each connection that does a job.
@@ -45,7 +45,7 @@ pub(super) struct Shared {
 type Given = (Driver, Instant);
 
 impl Shared {
-    pub(super) fn new(settings: Settings, server: Arc<Server>) -> Self {
+    pub(super) fn new(settings: Settings, server: Arc<DatabaseServer>) -> Self {
         let (queue, open, busy) = (Arc::default(), Arc::default(), Arc::default());
         let (settings, failure, asking) = (settings.into(), Mutex::default(), tokio::sync::Mutex::default());
         Self { settings, queue, server, open, busy, failure, asking }
@@ -346,7 +346,7 @@ fn may_accept_soon(error: &sqlx::Error) -> bool {
 
 /// State of a database server, as seen by all groups of connections to it.
 #[derive(Default)]
-pub(super) struct Server {
+pub(super) struct DatabaseServer {
     state: Mutex<ServerState>,
     /// Wakes an idle owner when a group asks.
     asked: Notify,
@@ -369,7 +369,7 @@ struct ServerState {
     askers: VecDeque<oneshot::Sender<Given>>,
 }
 
-impl Server {
+impl DatabaseServer {
     /// Asks for a connection, which arrives when another group has done a job, or is idle.
     fn ask_for_connection(&self) -> oneshot::Receiver<Given> {
         let (give, given) = oneshot::channel();
@@ -432,7 +432,7 @@ mod tests {
     #[test]
     fn connections_are_opened_again_once_a_second_while_the_server_is_read_only_and_once_more_after() {
         let ago = |millis| Instant::now().checked_sub(Duration::from_millis(millis)).unwrap();
-        let server = Server::default();
+        let server = DatabaseServer::default();
         server.record_write();
         assert!(!server.is_replaced(ago(0)), "no write was refused");
         for (replaced, is_again) in [(None, true), (Some(900), false), (Some(1_100), true)] {
