@@ -13,7 +13,7 @@ use petstore_command_line::output::{self, PrintError};
 use crate::{
     commands::{check, health, servers, shell, store},
     error::CliError,
-    variables::name_variables,
+    variables::{name_variables, not_unicode},
 };
 
 /// The Animal Store Service: pets, over REST and gRPC.
@@ -97,7 +97,7 @@ pub(crate) fn report(mut error: clap::Error) -> ExitCode {
 fn argument_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let lines: Vec<_> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect(); // no usage
-    let line = lines.join(" ");
+    let line = if error.kind() == ErrorKind::InvalidUtf8 { not_unicode() } else { lines.join(" ") };
     let kinds = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
     let suggested: Vec<&str> = kinds
         .into_iter()

@@ -71,6 +71,20 @@ pub(crate) fn name_variables(message: &str) -> String {
     })
 }
 
+/// Returns the error in values that are not UTF-8, of which clap's own names none.
+pub(crate) fn not_unicode() -> String {
+    let known = KNOWN.get().map(|known| known()).unwrap_or_default();
+    let variables = prefixed().filter(|(name, value)| value.to_str().is_none() && known.contains(name));
+    let args: Vec<OsString> = env::args_os().collect();
+    let args = args.array_windows().filter(|[_, value]| value.to_str().is_none()).map(|[before, value]| {
+        let text = value.to_string_lossy();
+        let flag = text.split_once('=').map(|(flag, _)| flag).or(before.to_str());
+        flag.filter(|flag| flag.starts_with("--")).unwrap_or("each argument").to_owned()
+    });
+    let names: Vec<_> = variables.map(|(name, _)| name).chain(args).collect();
+    format!("error: {} must be UTF-8", names.join(" and "))
+}
+
 /// Replaces a flag, and what stands for its value, as in `--http-addr <ADDR>`.
 fn replace(message: &str, flag: &str, variable: &str) -> String {
     let mut parts = message.split(flag);

@@ -186,11 +186,11 @@ pub(crate) fn run_brownout(
         BrownoutCommand::Create { account, from, length } => {
             let request =
                 json!({ "account": account, "startTime": from, "duration": format_duration(length) });
-            settings.say(
-                "CreateBrownout",
-                &request,
-                "brownout {id}: {operationId} is off from {startTime} to {endTime}",
-            )
+            let whose = if account.is_some() { "account {account}" } else { "all accounts" };
+            let said = format!(
+                "brownout {{id}}: {{operationId}} is off for {whose} from {{startTime}} to {{endTime}}"
+            );
+            settings.say("CreateBrownout", &request, &said)
         }
         BrownoutCommand::List => {
             let answer = settings.call("ListBrownouts", &json!({}))?;

@@ -1,12 +1,13 @@
 //! `petstore export`: writes the pets to a file, in constant memory.
 
 use std::{
-    io::{self, BufWriter, Write},
+    io::{self, BufWriter, IsTerminal as _, Write},
     path::PathBuf,
 };
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use flate2::{Compression, write::GzEncoder};
+use indicatif::ProgressDrawTarget;
 use petstore_command_line::{
     RuntimeError, Signals,
     output::PrintError,
@@ -68,6 +69,9 @@ pub(crate) fn export_pets(settings: &ExportSettings) -> Result<(), CommandError>
 async fn export(settings: &ExportSettings, format: Format) -> Result<(), CommandError> {
     let mut signals = Signals::listen()?;
     let mut progress = Progress::new(None);
+    if is_standard(&settings.file) && io::stdout().is_terminal() {
+        progress.bar.set_draw_target(ProgressDrawTarget::hidden()); // it would stand among the pets
+    }
     let ended = tokio::select! {
         ended = export_all(settings, format, &mut progress) => ended,
         signal = signals.received() => Err(CommandError::Failed(format!("ended by {signal}"))),

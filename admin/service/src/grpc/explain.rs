@@ -203,23 +203,26 @@ impl Evidence {
         for it in &mut all {
             refusal_code(it.cause()).clone_into(&mut it.code);
             it.account = self.account.as_ref().map(|account| account.name.to_string()).unwrap_or_default();
-            (it.sentence, it.remedy) = texts(it);
+            (it.sentence, it.remedy) = texts(it, self.limit_of_plan(it.cause()));
             it.start_time = it.start_time.or(it.first_refusal_time);
         }
         all
     }
 
+    /// Returns the limit that the account's plan has now.
+    fn limit_of_plan(&self, cause: C) -> Option<i64> {
+        let Quota { per_minute, per_day, .. } = self.account.as_ref()?.plan.quota();
+        i64::try_from(if cause == C::DayLimit { per_day } else { per_minute }).ok()
+    }
+
     /// Returns the cause of a refusal that is no state of the account or its keys, or no longer one.
     fn past(&self, refusal: &Refusal, now: UnixMillis) -> RefusalExplanation {
         let runs = refusal.until.is_some_and(|until| until > now);
-        // A new plan has another limit, which applies in the current window.
-        let quota = self.account.as_ref().map(|account| account.plan.quota());
-        let is_limit = |limit: fn(Quota) -> u64| {
-            quota.is_some_and(|quota| i64::try_from(limit(quota)).ok() == refusal.limit)
-        };
         let (in_force, is_of_key) = match refusal.cause {
-            C::MinuteLimit => (runs && is_limit(|quota| quota.per_minute), false),
-            C::DayLimit => (runs && is_limit(|quota| quota.per_day), false),
+            // A new plan has another limit, which applies in the current window.
+            C::MinuteLimit | C::DayLimit => {
+                (runs && refusal.limit == self.limit_of_plan(refusal.cause), false)
+            }
             C::UsageLimit | C::AddressLimit => (runs, false),
             C::InsufficientScope | C::AddressNotAllowed => (true, true),
             C::InvalidKey | C::MissingKey => (true, false),
@@ -246,15 +249,19 @@ impl Evidence {
 }
 
 /// Returns the sentence, which names the cause and whom it concerns, and the remedy. All else is in fields.
-fn texts(it: &RefusalExplanation) -> (String, String) {
-    let name = it.cause().as_str_name().trim_start_matches("REFUSAL_CAUSE_");
+fn texts(it: &RefusalExplanation, limit_of_plan: Option<i64>) -> (String, String) {
+    let own = limit_of_plan.unwrap_or_default();
+    let name = match it.cause() {
+        C::MinuteLimit | C::DayLimit if it.limit < own => "LESS_THAN_ITS_LIMIT",
+        cause => cause.as_str_name().trim_start_matches("REFUSAL_CAUSE_"),
+    };
     let mut rows = include_str!("refusals.md").lines().filter_map(|row| row.strip_prefix("| "));
     let row = rows.find_map(|row| {
         let (cause, texts) = row.trim_end_matches(" |").split_once(" | ")?;
         texts.split_once(" | ").filter(|_| cause == name)
     });
     let (fact, remedy) = row.unwrap_or_default();
-    let fact = fact.replace("{limit}", &it.limit.to_string());
+    let fact = fact.replace("{limit}", &it.limit.to_string()).replace("{own}", &own.to_string());
     let whose = match it.cause() {
         C::InvalidKey | C::MissingKey => "Request with".to_owned(),
         C::AddressLimit => "Address of the client:".to_owned(),

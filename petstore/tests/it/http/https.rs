@@ -294,7 +294,8 @@ async fn every_response_of_every_port_forbids_sniffing_and_over_https_names_the_
     let authority_of_admin = Authority::new();
     let admin_certificate = authority_of_admin.issue("127.0.0.1");
     let admin = ["--admin-https-addr", "127.0.0.1:0", "--admin-https-cert", &admin_certificate.file];
-    let flags = [&admin[..], &["--admin-https-key", &admin_certificate.key_file, "--hsts", "365d"]].concat();
+    let flags =
+        [&admin[..], &["--admin-https-key", &admin_certificate.key_file, "--hsts", "31535999500ms"]].concat();
     let shop = HttpsService::open(&flags).await;
     for (port, path) in PATHS {
         let (authority, secure) =

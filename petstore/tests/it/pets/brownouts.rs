@@ -174,7 +174,7 @@ async fn brownouts_are_planned_listed_and_cancelled_with_the_command() {
     server.ready().await;
     let client = server.client(&key_without_limits(&installation).await);
     let planned = installation.run(&["brownout", "create", "--for", "1h"]).await;
-    assert!(planned.stdout.starts_with("brownout 1: getPet is off from "), "{planned:?}");
+    assert!(planned.stdout.starts_with("brownout 1: getPet is off for all accounts from "), "{planned:?}");
     let answer = eventually_is(&client, "/v1/pets/1", 410).await;
     answer.assert_error(410, "OPERATION_BROWNOUT");
     let listed = installation.run(&["brownout", "list"]).await;

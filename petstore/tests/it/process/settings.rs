@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     ffi::OsStr,
     fs::{self, Permissions},
-    os::unix::fs::PermissionsExt as _,
+    os::unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
     path::Path,
     process::Command,
     time::Duration,
@@ -92,6 +92,34 @@ async fn a_control_character_in_a_variable_is_refused_by_its_name() {
     }
     let other = petstore().with_variable("PETSTORE_MOTD", "a\nb").run(&["migrate", "up"]).await;
     assert_eq!(other.code, Some(0), "it is no setting: {other:?}");
+}
+
+#[tokio::test]
+async fn a_value_that_is_not_utf_8_is_refused_by_its_name() {
+    let installation = petstore();
+    let not_utf_8 = OsStr::from_bytes(b"caf\xe9");
+    let run = |command: &str, change: &dyn Fn(&mut Command)| {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_petstore"));
+        process.args(command.split(' ')).current_dir(installation.folder());
+        change(&mut process);
+        let output = process.output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for (name, command) in variables() {
+        let (code, stderr) = run(&command, &|process| _ = process.env(&name, not_utf_8));
+        assert!(code == Some(2) && stderr.contains(&name), "{command} {name}: {code:?} {stderr}");
+    }
+    for flag in ["--http-addr", "--gateways", "--log-level"] {
+        for args in [
+            vec![OsStr::new(flag), not_utf_8],
+            vec![OsStr::from_bytes(&[flag.as_bytes(), b"=\xe9"].concat())],
+        ] {
+            let (code, stderr) = run("serve", &|process| _ = process.args(&args));
+            assert_eq!((code, &*stderr), (Some(2), &*format!("error: {flag} must be UTF-8\n")));
+        }
+    }
+    let (code, stderr) = run("account create", &|process| _ = process.arg(not_utf_8));
+    assert_eq!((code, &*stderr), (Some(2), "error: each argument must be UTF-8\n"));
 }
 
 #[tokio::test]

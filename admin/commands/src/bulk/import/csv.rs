@@ -23,6 +23,8 @@ pub(super) struct Table {
     cells: Vec<u8>,
     ends: Vec<usize>,
     columns: Columns,
+    /// Number of cells of the first line.
+    width: usize,
 }
 
 /// Cell index of each known column.
@@ -104,7 +106,8 @@ impl Table {
     /// Reads the first line that is not empty, which names the columns.
     pub(super) fn open<R: BufRead>(lines: &mut Lines<R>, file: &Path) -> Result<Self, CommandError> {
         let (cells, ends) = (vec![0; MAX_LINE], vec![0; MAX_COLUMNS]);
-        let mut table = Self { reader: Reader::new(), cells, ends, columns: Columns::default() };
+        let mut table =
+            Self { reader: Reader::new(), cells, ends, columns: Columns::default(), width: MAX_COLUMNS };
         let row = table.row(lines).map_err(|source| CommandError::Read { file: file.to_owned(), source })?;
         let count = row.and_then(|(_, count)| count.ok()).unwrap_or_default();
         let cell = |index| table.cell(index, count).unwrap_or_default();
@@ -112,7 +115,7 @@ impl Table {
             file: file.to_owned(),
             reason: fault_of_head(cell(0)),
         })?;
-        Ok(Self { columns, ..table })
+        Ok(Self { columns, width: count, ..table })
     }
 
     /// Returns the pet of the next row, and the line that it begins on.
@@ -124,8 +127,13 @@ impl Table {
         Ok(Some((line, row.and_then(|count| self.cells(count)).and_then(pets::from_cells))))
     }
 
-    /// Returns the cells of the known columns.
+    /// Returns the cells of the known columns. More cells than the first line has are the rest of a text with
+    /// a comma, unless they are empty.
     fn cells(&self, count: usize) -> Result<[Option<&str>; pets::COLUMNS.len()], RowError> {
+        let mut beyond = (self.width..count).filter_map(|index| self.cell(index, count));
+        if beyond.any(|cell| !cell.is_empty()) {
+            return Err(malformed("the line has more cells than the first line: quote a text with a comma"));
+        }
         let mut cells = [None; pets::COLUMNS.len()];
         for (cell, column) in cells.iter_mut().zip(self.columns) {
             let bytes = column.and_then(|index| self.cell(index, count));
@@ -175,6 +183,9 @@ impl Table {
                             let is_whole = input.trim_ascii().is_empty();
                             let fault = "the line must end with LF or CRLF, not with CR alone";
                             is_whole.then_some(count).ok_or_else(|| malformed(fault))
+                        }
+                        ReadRecordResult::OutputEndsFull => {
+                            Err(malformed(&format!("the line must have at most {MAX_COLUMNS} cells")))
                         }
                         _ => Err(quotes.unclosed(begin, number)),
                     };

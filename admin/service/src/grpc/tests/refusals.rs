@@ -143,6 +143,9 @@ async fn a_refused_request_is_explained_by_limit_window_and_remedy() {
     local(&shop).update_account(update("acme", pro, &["plan"])).await.unwrap();
     let explanation = explanations(&shop, request("order-66")).await.remove(0);
     assert!(!explanation.in_force);
+    let said =
+        "Account acme: used up 60 requests, although its plan allows 300 now: the plan was raised since, or";
+    assert!(explanation.sentence.starts_with(said), "{}", explanation.sentence);
     shop.hand.advance(Duration::from_secs(30));
     assert!(!explanations(&shop, request("order-66")).await[0].in_force, "the window is over");
 }

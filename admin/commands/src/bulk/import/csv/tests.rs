@@ -28,7 +28,7 @@ fn columns_come_in_any_order_among_others() {
 
 #[test]
 fn an_invalid_line_fails_alone() {
-    let rows = read("name,categoryId\r\nRex,x\r\n\r\nTom\r\nKit,1,2,3\r\n,\r\nLast,2");
+    let rows = read("name,categoryId\r\nRex,x\r\n\r\nTom\r\nKit,1, the cat,3\r\n,\r\nLast,2,,");
     let said: Vec<_> =
         rows.iter().map(|(line, pet)| (*line, pet.as_ref().err().map(String::as_str))).collect();
     assert_eq!(said[0].0, 2);
@@ -37,11 +37,18 @@ fn an_invalid_line_fails_alone() {
         said[1..],
         [
             (4, Some("categoryId is required")),
-            (5, None), // the row has more cells than columns
+            (5, Some("the line has more cells than the first line: quote a text with a comma")),
             (6, Some("name is required; categoryId is required")),
             (7, None),
         ]
     );
+}
+
+#[test]
+fn a_line_of_too_many_cells_is_called_so() {
+    let rows = read(&format!("name,categoryId\nRex,1{}\nTom,2\n", ",x".repeat(300)));
+    assert_eq!(rows[0], (2, Err("the line must have at most 256 cells".to_owned())));
+    assert_eq!(rows[1], (3, Ok(pet("Tom", 2, 0))));
 }
 
 #[test]
