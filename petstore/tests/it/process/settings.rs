@@ -1,11 +1,12 @@
 //! Settings from variables and files: one rule for all of them.
 
 use std::{
+    any::TypeId,
     collections::BTreeMap,
     ffi::OsStr,
     fs::{self, Permissions},
     os::unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
     time::Duration,
 };
@@ -105,7 +106,13 @@ async fn a_value_that_is_not_utf_8_is_refused_by_its_name() {
         let output = process.output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
+    let is_file = |arg: &clap::Arg| arg.get_value_parser().type_id() == TypeId::of::<PathBuf>();
+    let files = petstore::args().into_iter().filter(|(_, arg)| is_file(arg));
+    let files: Vec<_> = files.filter_map(|(_, arg)| Some(arg.get_env()?.to_owned())).collect();
     for (name, command) in variables() {
+        if files.iter().any(|file| *file == *name) {
+            continue; // which may be named by any bytes
+        }
         let (code, stderr) = run(&command, &|process| _ = process.env(&name, not_utf_8));
         assert!(code == Some(2) && stderr.contains(&name), "{command} {name}: {code:?} {stderr}");
     }
