@@ -181,6 +181,9 @@ fn is_grpc(headers: &HeaderMap) -> bool {
     })
 }
 
+/// Bytes before a message: whether it is compressed, and its length.
+const PREFIX: usize = 5;
+
 /// Body of a request, which fails with a status if it is too large, or idle.
 struct ReceivedBody {
     body: Body,
@@ -198,7 +201,6 @@ impl ReceivedBody {
     /// Returns the only message when the caller has sent all of it, or more than it may have: parsed, it may
     /// take a hundred times its bytes, for which a caller that never ends it would not pay.
     fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        const PREFIX: usize = 5; // of a message of gRPC
         while self.arrived.len() <= self.call.method.max_message + PREFIX {
             let data = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
                 Some(Ok(frame)) => frame.into_data().unwrap_or_default(), // trailers have none
@@ -209,11 +211,24 @@ impl ReceivedBody {
                 return self.overloaded();
             }
             if self.arrived.is_empty() && self.body.is_end_stream() {
-                return Poll::Ready(Some(Ok(Frame::data(data))));
+                return Poll::Ready(Some(self.only_message(data)));
             }
             self.arrived.extend_from_slice(&data);
         }
-        Poll::Ready(Some(Ok(Frame::data(self.arrived.split().freeze()))))
+        let arrived = self.arrived.split().freeze();
+        Poll::Ready(Some(self.only_message(arrived)))
+    }
+
+    /// Returns the bytes, unless another message follows the first one, which tonic would ignore.
+    fn only_message(&self, bytes: Bytes) -> Result<Frame<Bytes>, Status> {
+        let len = bytes.get(1..PREFIX).and_then(|len| len.try_into().ok()).map(u32::from_be_bytes);
+        let end = len.and_then(|len| PREFIX.checked_add(usize::try_from(len).ok()?));
+        if end.is_some_and(|end| bytes.get(end..end + PREFIX).is_some()) {
+            return Err(self
+                .call
+                .refuse(CallFault::InvalidCall("the call must have one message".to_owned())));
+        }
+        Ok(Frame::data(bytes))
     }
 
     fn overloaded<T>(&self) -> Poll<Option<Result<T, Status>>> {

@@ -151,12 +151,13 @@ pub(super) fn close_after(answer: &mut Response) {
     answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
 }
 
-/// Reads the body to its end. Returns `false` if it breaks off or has more than `max` bytes.
+/// Reads the body to its end. Returns `false` if it breaks off or has more than `max` bytes. A chunk counts as
+/// 64 bytes at least: 64 KiB in chunks of one byte would take 19 ms.
 async fn discard(body: &mut Incoming, max: usize) -> bool {
     let mut taken: usize = 0;
     while let Some(frame) = body.frame().await {
         let Ok(frame) = frame else { return false };
-        taken = taken.saturating_add(frame.data_ref().map_or(0, Bytes::len));
+        taken = taken.saturating_add(frame.data_ref().map_or(0, Bytes::len).max(64));
         if taken > max {
             return false;
         }

@@ -231,6 +231,10 @@ async fn an_answer_says_that_the_connection_closes_if_a_body_cannot_be_discarded
     for (what, request) in [
         ("too large", "Content-Length: 65537\r\n\r\n"),
         ("too large, in chunks", &format!("Transfer-Encoding: chunked\r\n\r\n{chunks}")),
+        (
+            "in too many chunks",
+            &format!("Transfer-Encoding: chunked\r\n\r\n{}0\r\n\r\n", "1\r\nx\r\n".repeat(1_100)),
+        ),
         ("too late", "Content-Length: 2\r\n\r\nx"),
         ("broken", "Transfer-Encoding: chunked\r\n\r\nx"),
         ("asked for", "Content-Length: 2\r\nExpect: 100-continue\r\n\r\n"),

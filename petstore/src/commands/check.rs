@@ -5,7 +5,7 @@ use std::{io::Read, path::PathBuf};
 use axum::http::HeaderValue;
 use petstore_admin_check::{BaseUrl, CheckTarget};
 use petstore_command_line::{
-    block_on,
+    Signals, block_on,
     output::{OutputSettings, reason},
     output_file::{OutputFile, OutputKind},
 };
@@ -79,7 +79,14 @@ pub(crate) fn run(settings: &CheckSettings) -> Result<(), CliError> {
     let junit = settings.junit.as_deref();
     let junit = junit.map(|file| OutputFile::create(file, OutputKind::Text, settings.force)).transpose()?;
     let document = petstore_gateway::openapi::document();
-    let checked = async { petstore_admin_check::check(target, document).await.map_err(CliError::from) };
+    // From here on a signal removes the file. Before, it ends even a wait for the reader of a pipe.
+    let checked = async {
+        let mut signals = Signals::listen()?;
+        tokio::select! {
+            report = petstore_admin_check::check(target, document) => Ok(report?),
+            signal = signals.received() => Err(CliError::Failed(format!("ended by {signal}"))),
+        }
+    };
     let report = block_on("warn", Box::pin(checked))?;
     if let Some(junit) = junit {
         junit.fill(report.junit().as_bytes())?;

@@ -34,6 +34,7 @@ async fn a_call_without_the_form_of_grpc_is_refused_with_a_reason() {
         (LIST_PETS, GRPC, BROKEN, Code::InvalidArgument, "INVALID_REQUEST"),
         (LIST_PETS, GRPC, b"", Code::InvalidArgument, "INVALID_REQUEST"),
         (LIST_PETS, GRPC, &[0, 0, 0, 0, 9], Code::InvalidArgument, "INVALID_REQUEST"),
+        (LIST_PETS, GRPC, &[0; 10], Code::InvalidArgument, "INVALID_REQUEST"), // two messages
         (LIST_PETS, GRPC, &[1, 0, 0, 0, 0], Code::InvalidArgument, "INVALID_REQUEST"),
         (LIST_PETS, gzip, EMPTY, Code::Unimplemented, "UNSUPPORTED_MEDIA_TYPE"),
         ("/petstore.v1.PetStore/Nothing", GRPC, EMPTY, Code::Unimplemented, "ROUTE_NOT_FOUND"),
@@ -59,7 +60,7 @@ async fn a_call_without_the_form_of_grpc_is_refused_with_a_reason() {
     let answer = raw_call(channel, LIST_PETS, &[GRPC, timeout], EMPTY).await;
     assert!(Status::from_header_map(&answer.headers).is_none(), "{answer:?}");
     let metrics = shop.admin().get("/metrics").await.text().to_owned();
-    let series = r#"petstore_rpc_failures_total{code="INVALID_REQUEST",rpc_method="ListPets"} 9"#;
+    let series = r#"petstore_rpc_failures_total{code="INVALID_REQUEST",rpc_method="ListPets"} 10"#;
     assert!(metrics.lines().any(|line| line == series), "{metrics}");
 }
 

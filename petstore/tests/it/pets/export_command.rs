@@ -3,6 +3,7 @@
 use std::{fs, io::Read as _, time::Duration};
 
 use petstore_testkit::{Exit, Installation, eventually};
+use tokio::time::timeout;
 
 use crate::{PORTS, petstore};
 
@@ -97,6 +98,23 @@ async fn an_export_that_is_ended_leaves_no_file() {
     let ended = installation.run_until(&args, b"", begun, "INT").await;
     ended.assert_refused(1, &["ended by SIGINT"]);
     assert!(unfinished(&installation).is_empty() && !installation.folder().join("pets.ndjson").exists());
+}
+
+#[tokio::test]
+async fn a_check_that_is_ended_leaves_no_file() {
+    let installation = petstore();
+    installation.write_secret("key", "pet_live_key");
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1", silent.local_addr().unwrap());
+    let args = ["check", &url, "--key-file", "key", "--junit", "junit.xml"];
+    let mut connection = None; // which stays open
+    let begun = async {
+        connection = timeout(EXPORT_TIMEOUT, silent.accept()).await.ok();
+        assert_eq!(unfinished(&installation).len(), 1);
+    };
+    let ended = installation.run_until(&args, b"", begun, "INT").await;
+    ended.assert_refused(1, &["ended by SIGINT"]);
+    assert!(unfinished(&installation).is_empty() && !installation.folder().join("junit.xml").exists());
 }
 
 /// Returns the names of files that are not complete.
