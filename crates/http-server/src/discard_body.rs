@@ -151,8 +151,8 @@ pub(super) fn close_after(answer: &mut Response) {
     answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
 }
 
-/// Reads the body to its end. Returns `false` if it breaks off or has more than `max` bytes. A chunk counts as
-/// 64 bytes at least: 64 KiB in chunks of one byte would take 19 ms.
+/// Reads the body to its end. Returns `false` if it breaks off or has more than `max` bytes. A chunk counts
+/// as 64 bytes at least: 64 KiB in chunks of one byte would take 19 ms.
 async fn discard(body: &mut Incoming, max: usize) -> bool {
     let mut taken: usize = 0;
     while let Some(frame) = body.frame().await {
