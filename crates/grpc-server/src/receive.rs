@@ -219,14 +219,12 @@ impl ReceivedBody {
         Poll::Ready(Some(self.only_message(arrived)))
     }
 
-    /// Returns the bytes, unless another message follows the first one, which tonic would ignore.
+    /// Returns the bytes, unless more follow the first message: another message, which tonic would ignore.
     fn only_message(&self, bytes: Bytes) -> Result<Frame<Bytes>, Status> {
         let len = bytes.get(1..PREFIX).and_then(|len| len.try_into().ok()).map(u32::from_be_bytes);
-        let end = len.and_then(|len| PREFIX.checked_add(usize::try_from(len).ok()?));
-        if end.is_some_and(|end| bytes.get(end..end + PREFIX).is_some()) {
-            return Err(self
-                .call
-                .refuse(CallFault::InvalidCall("the call must have one message".to_owned())));
+        if len.is_some_and(|len: u32| bytes.len() - PREFIX > len as usize) {
+            let fault = "the call must have one message".to_owned();
+            return Err(self.call.refuse(CallFault::InvalidCall(fault)));
         }
         Ok(Frame::data(bytes))
     }

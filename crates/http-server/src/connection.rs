@@ -31,8 +31,8 @@ impl Connections {
         let Server { certificate, app, limits, slots, proxy_protocol, hsts } = server;
         let (http1, discards) = (version_1::builder(), Arc::new(Semaphore::new(1_024)));
         let hsts = hsts.filter(|_| certificate.is_some());
-        let whole_secs = |age: Duration| age.as_millis().div_ceil(1_000); // only 0 makes browsers forget it
-        let hsts = hsts.and_then(|age| HeaderValue::try_from(format!("max-age={}", whole_secs(age))).ok());
+        let rounded_up = |age: Duration| age.as_millis().div_ceil(1_000); // only 0 makes browsers forget it
+        let hsts = hsts.and_then(|age| HeaderValue::try_from(format!("max-age={}", rounded_up(age))).ok());
         Arc::new(Self { app, certificate, limits, http1, discards, drain, slots, proxy_protocol, hsts })
     }
 

@@ -252,7 +252,7 @@ impl Evidence {
 fn texts(it: &RefusalExplanation, limit_of_plan: Option<i64>) -> (String, String) {
     let own = limit_of_plan.unwrap_or_default();
     let name = match it.cause() {
-        C::MinuteLimit | C::DayLimit if it.limit < own => "LESS_THAN_ITS_LIMIT",
+        C::MinuteLimit | C::DayLimit if (1..own).contains(&it.limit) => "LESS_THAN_ITS_LIMIT",
         cause => cause.as_str_name().trim_start_matches("REFUSAL_CAUSE_"),
     };
     let mut rows = include_str!("refusals.md").lines().filter_map(|row| row.strip_prefix("| "));
